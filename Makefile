@@ -1,0 +1,53 @@
+# The commands of this repository. Each one sets up what it needs; a second run is fast.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: setup demo test check format bench fuzz lock clean
+.DEFAULT_GOAL := help
+
+help:  ## list the commands
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+
+setup: $(READY)  ## make .venv and install the locked dependencies
+
+$(READY): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "agor needs Python 3.11 or newer; set PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || \
+		{ echo "could not make $(VENV): on Debian and Ubuntu, install python3-venv" >&2; exit 1; }
+	@echo "installing dependencies into $(VENV)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+demo: setup  ## play the scripted agent through a real executor and watch its events
+	@$(BIN)/agor demo
+
+test: setup  ## run every test
+	@scripts/system-packages
+	@$(BIN)/python -m pytest
+
+check: setup  ## formatting, lint, types
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+
+format: setup  ## format and mend what can be mended
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+bench: setup  ## measure against peers, side by side; ONLY=wire for one group
+	@$(BIN)/python -m bench $(if $(ONLY),--only $(ONLY)) $(BENCH_ARGS)
+
+fuzz: setup  ## send LINES random lines (default a million) to a live executor
+	@$(BIN)/python -m tests.fuzz --lines $(or $(LINES),1000000)
+
+lock: setup  ## resolve the dependencies anew into requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	@$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header \
+		--extra dev pyproject.toml --output-file requirements.lock
+
+clean:  ## remove what the other commands made
+	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis bench/.peers bench/build

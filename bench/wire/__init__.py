@@ -1,0 +1,1 @@
+"""The group `wire`: JSON-RPC over a Unix socket, one JSON object a line."""

@@ -1,0 +1,84 @@
+"""Our side of the wire group: the real peer with its default limits, serving what the bench asks.
+
+`report_message` is taken as the daemon's relay takes it: the envelope is checked, the params are
+well-formed and passed on as bytes. With `--typed` every member of the params is checked as well.
+
+Usage: python -m bench.wire.ours [--typed] SOCKET_PATH
+"""
+
+import asyncio
+import sys
+import time
+
+import msgspec
+import uvloop
+from msgspec import Raw, Struct
+
+from agor.protocol.methods import PING, REPORT_MESSAGE, Nothing, PingResult, ReportMessageParams
+from agor.protocol.validation import Method
+from agor.rpc import Peer, Routes, unix
+from agor.rpc.listener import Listener
+
+FIRST_SEQUENCE = 1_000_000
+TYPED = "--typed" in sys.argv
+
+
+class Counted(Struct):
+    """A number of events."""
+
+    count: int
+
+
+class Text(Struct, gc=False):
+    """The payload of an event."""
+
+    id: str
+    text: str
+
+
+COUNT = Method("count", Nothing, Counted)
+EMIT = Method("emit", Counted, Counted)
+
+
+class Connection:
+    """What one client asked of us."""
+
+    def __init__(self) -> None:
+        routes = Routes()
+        routes.on(PING, self.ping)
+        routes.on(COUNT, lambda _: Counted(self.events))
+        routes.on(EMIT, self.emit)
+        if TYPED:
+            routes.on_notice(REPORT_MESSAGE, self.report)
+        else:
+            routes.on_raw_notice(REPORT_MESSAGE, self.report)
+        self.events = 0
+        self.peer = Peer(routes)
+
+    def ping(self, _: Nothing) -> PingResult:
+        return PingResult(True, time.time_ns() // 1_000_000)
+
+    def report(self, _: Raw | ReportMessageParams) -> None:
+        self.events += 1
+
+    async def emit(self, asked: Counted) -> Counted:
+        encode = msgspec.json.Encoder().encode
+        peer = self.peer
+        for sequence in range(FIRST_SEQUENCE, FIRST_SEQUENCE + asked.count):
+            data = Raw(encode(Text("b1", "xxxx")))
+            now = time.time_ns() // 1_000_000
+            peer.notify(
+                REPORT_MESSAGE, ReportMessageParams("s", "t", sequence, now, "block_delta", data)
+            )
+            if not sequence % 64:
+                await peer.drain()
+        return asked
+
+
+async def serve(path: str) -> None:
+    Listener(unix.bind(path).listener, lambda: Connection().peer)
+    await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    uvloop.run(serve(sys.argv[-1]))

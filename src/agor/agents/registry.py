@@ -1,0 +1,26 @@
+"""Which agents there are, by the name a prompt asks for."""
+
+from __future__ import annotations
+
+from agor.agents.base import Agent
+from agor.agents.scripted import ScriptedAgent
+from agor.errors import InvalidParams
+from agor.protocol.methods import AgentInfo
+
+AGENTS: dict[str, type[Agent]] = {agent.name: agent for agent in (ScriptedAgent,)}
+
+
+def find_agent(name: str) -> type[Agent]:
+    """Look an agent up, or say which ones there are."""
+    try:
+        return AGENTS[name]
+    except KeyError:
+        known = ", ".join(sorted(AGENTS))
+        raise InvalidParams(
+            f"params.agentic_tool: there is no agent {name!r}", hint=f"Known agents: {known}."
+        ) from None
+
+
+def describe_agents() -> list[AgentInfo]:
+    """Describe them all."""
+    return [agent.describe() for agent in AGENTS.values()]

@@ -1,0 +1,49 @@
+"""The command `agor`: puts the command groups together."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+import agor
+from agor.cli import demo
+from agor.errors import AgorError
+
+app = typer.Typer(
+    name="agor",
+    help="Run coding agents safely, for a whole team, on your own machines.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.command("demo")(demo.demo)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"agor {agor.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version."),
+    ] = False,
+) -> None:
+    """Take the options that every command has."""
+
+
+def main() -> None:
+    """Run the command, and say in words what went wrong if something did."""
+    try:
+        app()
+    except AgorError as error:
+        console = Console(stderr=True)
+        console.print(f"[bold red]error:[/] {error.message}", highlight=False)
+        if error.hint:
+            console.print(f"[dim]{error.hint}[/]", highlight=False)
+        raise SystemExit(1) from None

@@ -1,0 +1,210 @@
+"""The whole error tree. It imports nothing of agor, so every layer can raise and catch from it.
+
+    AgorError
+    ├── BadInput                 somebody gave us something we cannot use
+    │   └── BadScript
+    ├── SocketUnusable           a socket path or descriptor that cannot be served or reached
+    │   └── SocketInUse
+    ├── AgentFailed              the agent itself gave up
+    ├── Disconnected             the other end of a connection is gone
+    │   ├── BrokenFrame          … in the middle of a line
+    │   └── PeerStalled          … cut off by us: it stopped reading
+    └── RpcError                 a request was answered with an error, or could not be asked
+        ├── ParseError  InvalidRequest  MethodNotFound  InvalidParams  InternalError
+        ├── HandlerFailed  Overloaded  TokenRefused  UnknownTask
+        ├── PermissionDenied  TimedOut  Cancelled
+        └── InvalidResult        the answer does not have the promised form
+
+Callers branch on the type or on `code`, never on the message. A message says what happened and
+why; `hint` says what the reader can do about it.
+"""
+
+from __future__ import annotations
+
+from typing import Self
+
+
+class AgorError(Exception):
+    """Anything that goes wrong in agor and that a person may read."""
+
+    code = "error"
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def again(self) -> Self:
+        """Copy it, to be raised in another place: an exception carries one traceback only."""
+        return type(self)(self.message, hint=self.hint)
+
+
+class BadInput(AgorError):
+    """Something we were given cannot be used as it is."""
+
+    code = "bad_input"
+
+
+class BadScript(BadInput):
+    """A script for the scripted agent has a step that means nothing."""
+
+    code = "bad_script"
+
+
+class SocketUnusable(AgorError):
+    """A socket path or an inherited descriptor cannot be served or reached."""
+
+    code = "socket_unusable"
+
+
+class SocketInUse(SocketUnusable):
+    """Another living process already serves this socket."""
+
+    code = "socket_in_use"
+
+
+class AgentFailed(AgorError):
+    """The agent gave up on its task."""
+
+    code = "agent_failed"
+
+
+class Disconnected(AgorError):
+    """The other end of the connection is gone."""
+
+    code = "disconnected"
+
+
+class BrokenFrame(Disconnected):
+    """The connection ended in the middle of a line."""
+
+    code = "broken_frame"
+
+
+class PeerStalled(Disconnected):
+    """The other end stopped reading what we write, so we closed the connection."""
+
+    code = "peer_stalled"
+
+
+class RpcError(AgorError):
+    """A request was answered with an error. `rpc_code` is the number on the wire."""
+
+    code = "rpc_error"
+    rpc_code = -32000
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        hint: str | None = None,
+        code: str | None = None,
+        rpc_code: int | None = None,
+    ) -> None:
+        super().__init__(message, hint=hint)
+        # An answer from the wire keeps the word and the number the other end gave it.
+        if code is not None:
+            self.code = code
+        if rpc_code is not None:
+            self.rpc_code = rpc_code
+
+
+class ParseError(RpcError):
+    """The line was not JSON, not UTF-8, or longer than the cap."""
+
+    code = "parse_error"
+    rpc_code = -32700
+
+
+class InvalidRequest(RpcError):
+    """The line was JSON but not a JSON-RPC 2.0 message."""
+
+    code = "invalid_request"
+    rpc_code = -32600
+
+
+class MethodNotFound(RpcError):
+    """The other end does not serve this method."""
+
+    code = "method_not_found"
+    rpc_code = -32601
+
+
+class InvalidParams(RpcError):
+    """The params do not have the form this method asks for."""
+
+    code = "invalid_params"
+    rpc_code = -32602
+
+
+class InternalError(RpcError):
+    """A bug on the other end; its log has the details."""
+
+    code = "internal_error"
+    rpc_code = -32603
+
+
+class HandlerFailed(RpcError):
+    """The method was understood and could not be carried out."""
+
+    code = "handler_failed"
+    rpc_code = -32000
+
+
+class Overloaded(RpcError):
+    """Too much is under way already."""
+
+    code = "overloaded"
+    rpc_code = -32001
+
+
+class TokenRefused(RpcError):
+    """The session token is missing, wrong, expired, or belongs to something else."""
+
+    code = "token_refused"
+    rpc_code = -32002
+
+
+class UnknownTask(RpcError):
+    """No such task here."""
+
+    code = "unknown_task"
+    rpc_code = -32003
+
+
+class PermissionDenied(RpcError):
+    """Somebody who may decide it said no."""
+
+    code = "permission_denied"
+    rpc_code = -32004
+
+
+class TimedOut(RpcError):
+    """No answer came in time."""
+
+    code = "timed_out"
+    rpc_code = -32005
+
+
+class Cancelled(RpcError):
+    """The request was cancelled by its caller before it was answered."""
+
+    code = "cancelled"
+    rpc_code = -32006
+
+
+class InvalidResult(RpcError):
+    """The other end answered with something that this method does not return."""
+
+    code = "invalid_result"
+    rpc_code = -32603
+
+
+#: Number on the wire → the class that stands for it.
+RPC_ERRORS: dict[int, type[RpcError]] = {
+    kind.rpc_code: kind
+    for kind in (
+        ParseError, InvalidRequest, MethodNotFound, InvalidParams, InternalError, HandlerFailed,
+        Overloaded, TokenRefused, UnknownTask, PermissionDenied, TimedOut, Cancelled,
+    )
+}  # fmt: skip

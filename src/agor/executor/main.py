@@ -1,0 +1,149 @@
+"""The command `agor-executor`: three ways in, one executor.
+
+Exit codes: 0 it was told to end and did, 1 it failed, 2 bad input.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import signal
+import socket
+import sys
+from collections.abc import Sequence
+
+import structlog
+import uvloop
+
+import agor
+from agor import logs
+from agor.errors import AgorError, BadInput, BrokenFrame
+from agor.executor.server import Executor, Options, unix_user
+from agor.rpc import unix
+from agor.rpc.listener import Listener
+from agor.rpc.stdio import StdioConnection, take_standard_streams
+
+log = structlog.get_logger("agor.executor")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command."""
+    arguments = _parser().parse_args(argv)
+    logs.configure(arguments.log_level, arguments.log_format)
+    options = Options(
+        max_line=arguments.max_line_bytes,
+        outbox_bytes=arguments.outbox_bytes,
+        orphan_timeout=arguments.orphan_timeout_ms / 1000,
+    )
+    try:
+        return uvloop.run(_run(arguments, options))
+    except AgorError as error:
+        log.error("cannot_start", code=error.code, why=error.message, hint=error.hint)
+        return 2 if isinstance(error, BadInput) else 1
+
+
+async def _run(arguments: argparse.Namespace, options: Options) -> int:
+    log.info(
+        "executor_starting", version=agor.__version__, user=unix_user(), uid=os.getuid(),
+        pid=os.getpid(),
+    )  # fmt: skip
+    if arguments.stdio:
+        return await _serve_stdio(options)
+    if arguments.socket is not None:
+        bound = unix.bind(arguments.socket)
+        try:
+            return await _serve_socket(bound.listener, str(bound.path), options)
+        finally:
+            bound.remove()
+    inherited = unix.inherit(arguments.listen_fd)
+    return await _serve_socket(inherited, inherited.getsockname() or "(unnamed)", options)
+
+
+async def _serve_socket(sock: socket.socket, name: str, options: Options) -> int:
+    executor = Executor(options)
+    _stop_on_signals(executor)
+    listener = Listener(sock, executor.make_peer)
+    log.info("listening", socket=name, user=unix_user(), uid=os.getuid())
+    await executor.wait_ended()
+    await listener.close()
+    log.info("executor_ended")
+    return 0
+
+
+async def _serve_stdio(options: Options) -> int:
+    reading, writing = take_standard_streams()
+    executor = Executor(options)
+    _stop_on_signals(executor)
+    connection = await StdioConnection.open(reading, writing, executor.make_peer)
+    log.info("listening", socket="(standard input and output)", user=unix_user(), uid=os.getuid())
+    ended = asyncio.create_task(executor.wait_ended())
+    hung_up = asyncio.create_task(connection.peer.wait_closed())
+    await asyncio.wait((ended, hung_up), return_when=asyncio.FIRST_COMPLETED)
+    if not ended.done():
+        # There will be no other connection: nobody can ask for what is still running.
+        await executor.shut_down("the connection ended", timeout=0)
+    await connection.close()
+    ending = await hung_up
+    log.info("executor_ended", connection=ending.code)
+    return 1 if isinstance(ending, BrokenFrame) else 0
+
+
+def _stop_on_signals(executor: Executor) -> None:
+    """End in order on the first signal, at once on the second."""
+    loop = asyncio.get_running_loop()
+    stopping: set[asyncio.Task[object]] = set()
+
+    def stop(number: signal.Signals) -> None:
+        if stopping:
+            log.warning("second_signal", signal=number.name)
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+        stopping.add(asyncio.create_task(executor.shut_down(number.name, timeout=0)))
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop, number)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="agor-executor",
+        description="Runs coding agents and reports to the agor daemon over JSON-RPC 2.0.",
+    )
+    way_in = parser.add_mutually_exclusive_group(required=True)
+    way_in.add_argument("--socket", metavar="PATH", help="listen at this path, for yourself only")
+    way_in.add_argument(
+        "--listen-fd", metavar="N", type=int, help="serve a listening socket that was handed down"
+    )
+    way_in.add_argument("--stdio", action="store_true", help="serve standard input and output")
+    defaults = Options()
+    parser.add_argument(
+        "--orphan-timeout-ms", metavar="MS", type=_positive,
+        default=int(defaults.orphan_timeout * 1000),
+        help="end after this long without any connection (default: %(default)s)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--max-line-bytes", metavar="N", type=_positive, default=defaults.max_line,
+        help="longest line that is read or written (default: %(default)s)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--outbox-bytes", metavar="N", type=_positive, default=defaults.outbox_bytes,
+        help="unacknowledged events to hold before the agent must wait (default: %(default)s)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--log-level", choices=("debug", "info", "warning", "error"), default="info"
+    )
+    parser.add_argument("--log-format", choices=("console", "json"), default="console")
+    parser.add_argument("--version", action="version", version=f"agor {agor.__version__}")
+    return parser
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number <= 0:
+        raise argparse.ArgumentTypeError(f"{text} is not a positive number")
+    return number
+
+
+if __name__ == "__main__":
+    sys.exit(main())

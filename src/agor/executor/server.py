@@ -1,0 +1,182 @@
+"""Answers the wire: which connection is the daemon's, what is served, when to end.
+
+The executor outlives its connections. It ends when told to (`shutdown`, a signal), or by itself
+when no daemon has been connected for the orphan time and its work is done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import pwd
+import time
+import uuid
+from dataclasses import dataclass
+
+import structlog
+
+from agor.agents.registry import describe_agents
+from agor.errors import Disconnected, HandlerFailed, InvalidParams
+from agor.executor.delivery import Delivery
+from agor.executor.prompts import Prompts
+from agor.protocol.events import TaskResult
+from agor.protocol.methods import (
+    ACK_MESSAGES,
+    EXECUTE_PROMPT,
+    INITIALIZE,
+    PING,
+    PROTOCOL_VERSION,
+    SHUTDOWN,
+    STOP_TASK,
+    ExecutePromptParams,
+    InitializeParams,
+    InitializeResult,
+    Nothing,
+    PingResult,
+    ShutdownResult,
+)
+from agor.rpc import Limits, Peer, Routes
+
+log = structlog.get_logger("agor.executor")
+
+#: What `initialize` promises beyond the methods every executor serves.
+CAPABILITIES = ["execute_prompt", "stop_task", "resend"]
+#: Seconds to wait for the daemon to acknowledge the last events before the end.
+_ACK_GRACE = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How an executor behaves; each is a flag of the command."""
+
+    max_line: int = 16 * 1024 * 1024
+    outbox_bytes: int = 16 * 1024 * 1024
+    #: Seconds without any connection after which it ends.
+    orphan_timeout: float = 3600.0
+
+
+class Executor:
+    """One executor: its tasks, its connections, its end."""
+
+    def __init__(self, options: Options) -> None:
+        self.executor_id = str(uuid.uuid4())
+        self._options = options
+        self._limits = Limits(max_line=options.max_line)
+        self._delivery = Delivery(options.outbox_bytes)
+        self._prompts = Prompts(self._delivery)
+        self._connections: dict[Peer, asyncio.Task[None]] = {}
+        self._ended = asyncio.Event()
+        self._closing = False
+        self._orphan: asyncio.Task[None] | None = None
+        self._await_daemon()
+
+    # ── connections ──────────────────────────────────────────────────────────────────────────
+
+    def make_peer(self) -> Peer:
+        """Make the peer of a new connection."""
+        routes = Routes()
+        peer = Peer(routes, self._limits)
+        routes.on(PING, _ping)
+        routes.on(INITIALIZE, lambda params: self._initialize(params, peer))
+        routes.on(EXECUTE_PROMPT, lambda params: self._execute_prompt(params, peer))
+        routes.on(STOP_TASK, self._prompts.stop)
+        routes.on_notice(ACK_MESSAGES, self._delivery.acknowledge)
+        routes.on(SHUTDOWN, lambda params: self.shut_down(params.reason, params.timeout_ms / 1000))
+        self._connections[peer] = asyncio.create_task(self._watch(peer))
+        if self._orphan is not None:
+            self._orphan.cancel()
+            self._orphan = None
+        return peer
+
+    async def _watch(self, peer: Peer) -> None:
+        ending = await peer.wait_closed()
+        del self._connections[peer]
+        if self._delivery.detach(peer):
+            log.info("daemon_gone", code=ending.code, why=ending.message)
+        if not self._connections:
+            self._await_daemon()
+
+    def _await_daemon(self) -> None:
+        self._orphan = asyncio.create_task(self._end_if_orphaned())
+
+    async def _end_if_orphaned(self) -> None:
+        await asyncio.sleep(self._options.orphan_timeout)
+        waited = f"no daemon has been connected for {self._options.orphan_timeout:g} s"
+        log.warning("orphaned", why=waited, tasks=len(self._prompts.running))
+        # Those that need the daemon fail now; those that do not may finish.
+        self._delivery.abandon(Disconnected(waited))
+        if running := self._prompts.running:
+            await asyncio.wait([run.result for run in running])
+        self._ended.set()
+
+    # ── the end ──────────────────────────────────────────────────────────────────────────────
+
+    async def wait_ended(self) -> None:
+        """Wait until it is time to go."""
+        await self._ended.wait()
+
+    async def shut_down(self, reason: str, timeout: float) -> ShutdownResult:
+        """Take no new work, let tasks finish within `timeout`, stop the others, and end."""
+        self._closing = True
+        running = self._prompts.running
+        log.info("shutting_down", reason=reason, tasks=len(running))
+        results = [run.result for run in running]
+        unfinished = running
+        if results and timeout:
+            await asyncio.wait(results, timeout=timeout)
+            unfinished = [run for run in running if not run.result.done()]
+        for run in unfinished:
+            run.stop(reason)
+        if unfinished:
+            await asyncio.wait(results)
+        if self._delivery.linked:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._delivery.wait_acknowledged(), _ACK_GRACE)
+        self._ended.set()
+        if not running:
+            return ShutdownResult(status="idle")
+        return ShutdownResult(status="interrupted" if unfinished else "completed")
+
+    # ── methods ──────────────────────────────────────────────────────────────────────────────
+
+    def _initialize(self, params: InitializeParams, peer: Peer) -> InitializeResult:
+        """Greet the daemon; from now on its events go to this connection."""
+        if params.protocol_version.split(".")[0] != PROTOCOL_VERSION.split(".")[0]:
+            raise InvalidParams(
+                f"params.protocol_version: this executor speaks {PROTOCOL_VERSION}, "
+                f"not {params.protocol_version}",
+                hint="Install the same version of agor for the daemon and the executor.",
+            )
+        tasks = self._prompts.unsettled()
+        log.info("daemon_connected", daemon_id=params.daemon_id, tasks=len(tasks))
+        self._delivery.attach(peer)
+        return InitializeResult(
+            protocol_version=PROTOCOL_VERSION,
+            executor_id=self.executor_id,
+            pid=os.getpid(),
+            unix_user=unix_user(),
+            agents=describe_agents(),
+            capabilities=CAPABILITIES,
+            tasks=tasks,
+        )
+
+    async def _execute_prompt(self, params: ExecutePromptParams, peer: Peer) -> TaskResult:
+        """Run a task. Whoever calls this first, without a greeting, is the daemon too."""
+        if self._closing:
+            raise HandlerFailed("this executor is shutting down", code="shutting_down")
+        if not self._delivery.linked:
+            self._delivery.attach(peer)
+        return await self._prompts.execute(params)
+
+
+def _ping(_: Nothing) -> PingResult:
+    return PingResult(pong=True, timestamp=time.time_ns() // 1_000_000)
+
+
+def unix_user() -> str:
+    """Name the user this process runs as."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return str(os.getuid())

@@ -1,0 +1,297 @@
+"""Every call between the daemon and the executor, with the forms of its params and results.
+
+Unknown members are ignored, so that a newer daemon can talk to an older executor of the same
+major version; known ones are checked.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, Raw, Struct
+
+from agor.protocol.events import EventType, TaskResult
+from agor.protocol.validation import Method, Notice
+
+#: The major number must be the same on both ends.
+PROTOCOL_VERSION = "1.0"
+
+Identifier = Annotated[str, Meta(min_length=1, max_length=256)]
+Token = Annotated[str, Meta(min_length=1, max_length=1024)]
+Sequence = Annotated[int, Meta(ge=1)]
+Milliseconds = Annotated[int, Meta(ge=0)]
+Cells = Annotated[int, Meta(ge=1, le=10_000)]
+PermissionMode = Literal["default", "acceptEdits", "plan", "bypassPermissions"]
+
+_SECRET = ("session_token", "api_key")
+
+
+class Form(Struct, kw_only=True, gc=False, omit_defaults=True):
+    """Base of all params and results; its repr, and so any log of it, hides secrets."""
+
+    def __repr__(self) -> str:
+        shown = (
+            f"{name}={'…' if name in _SECRET else repr(getattr(self, name))}"
+            for name in self.__struct_fields__
+        )
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+
+class Nothing(Form):
+    """No params, or no result worth the name."""
+
+
+# ── daemon → executor ────────────────────────────────────────────────────────────────────────
+
+
+class AgentInfo(Form):
+    """One agent that the executor knows, and why it cannot be used if it cannot."""
+
+    name: str
+    available: bool
+    version: str | None = None
+    why_not: str | None = None
+
+
+class TaskInfo(Form):
+    """How far a task of this executor is, so that a daemon which comes back can take over."""
+
+    task_id: str
+    state: Literal["running", "stopping", "completed", "failed", "cancelled"]
+    last_sequence: int
+    acked_sequence: int
+
+
+class InitializeParams(Form):
+    """The daemon introduces itself; from now on events go to this connection."""
+
+    protocol_version: Annotated[str, Meta(pattern=r"^\d+\.\d+$")]
+    daemon_id: Identifier
+
+
+class InitializeResult(Form):
+    """Who answers, and what it can do and is doing."""
+
+    protocol_version: str
+    executor_id: str
+    pid: int
+    unix_user: str
+    agents: list[AgentInfo]
+    capabilities: list[str]
+    tasks: list[TaskInfo]
+
+
+class PingResult(Struct, gc=False):
+    """The executor's clock in milliseconds. Positional and bare: it is the hot path."""
+
+    pong: bool
+    timestamp: int
+
+
+class PrepareSessionParams(Form):
+    """Make a session's folder and history ready before its first prompt."""
+
+    session_id: Identifier
+    workspace: str
+    agent_profile: dict[str, Any] | None = None
+    transcript: dict[str, Any] | None = None
+    options: dict[str, Any] | None = None
+
+
+class PrepareSessionResult(Form):
+    """The session can take a prompt."""
+
+    ready: bool
+
+
+class ExecutePromptParams(Form):
+    """One task: run this agent on this prompt in this folder."""
+
+    session_token: Token
+    session_id: Identifier
+    task_id: Identifier
+    agentic_tool: Identifier
+    prompt: str
+    cwd: Annotated[str, Meta(min_length=1)]
+    tools: list[str] = []
+    permission_mode: PermissionMode = "default"
+    model: str | None = None
+    resume: str | None = None
+    timeout_ms: Annotated[int, Meta(ge=1)] | None = None
+    stream: bool = True
+
+
+class StopTaskParams(Form):
+    """End one task, by name, so that a late stop cannot hit the next one."""
+
+    session_token: Token
+    task_id: Identifier
+    reason: str | None = None
+
+
+class StopTaskResult(Form):
+    """Whether this call is what ended the task; if not, the message says why."""
+
+    stopped: bool
+    message: str | None = None
+
+
+class ReadTranscriptParams(Form):
+    """Which conversation to read back."""
+
+    session_id: Identifier
+    agentic_tool: Identifier
+
+
+class ReadTranscriptResult(Form):
+    """The agent's own record of the conversation, line by line."""
+
+    main: list[Raw]
+    subagents: list[Raw]
+
+
+class SpawnTerminalParams(Form):
+    """Open a shell in the environment."""
+
+    session_token: Token
+    cwd: Annotated[str, Meta(min_length=1)]
+    shell: str | None = None
+    env: dict[str, str] = {}
+    cols: Cells = 80
+    rows: Cells = 24
+
+
+class SpawnTerminalResult(Form):
+    """The shell that was opened."""
+
+    terminal_id: str
+    pid: int
+
+
+class ResizeTerminalParams(Form):
+    """A terminal's window changed."""
+
+    session_token: Token
+    terminal_id: Identifier
+    cols: Cells
+    rows: Cells
+
+
+class CloseTerminalParams(Form):
+    """A terminal is no longer wanted."""
+
+    session_token: Token
+    terminal_id: Identifier
+
+
+class TerminalInputParams(Form):
+    """Keys typed into a terminal; bytes, so base64 on the wire."""
+
+    session_token: Token
+    terminal_id: Identifier
+    data: bytes
+
+
+class AckMessagesParams(Form):
+    """Everything of this task up to this sequence is durably stored."""
+
+    task_id: Identifier
+    sequence: Sequence
+
+
+class ShutdownParams(Form):
+    """End, letting running tasks finish within the time given."""
+
+    reason: str = "asked to"
+    timeout_ms: Milliseconds = 5000
+
+
+class ShutdownResult(Form):
+    """idle: nothing was running; completed: it finished in time; interrupted: it was cut."""
+
+    status: Literal["completed", "interrupted", "idle"]
+
+
+# ── executor → daemon ────────────────────────────────────────────────────────────────────────
+
+
+class GetApiKeyParams(Form):
+    """A task needs a key, now."""
+
+    session_token: Token
+    credential_key: Identifier
+
+
+class GetApiKeyResult(Form):
+    """The key, for the one agent program that needs it."""
+
+    api_key: str
+    base_url: str | None = None
+    expires_at: int | None = None
+
+
+class RequestPermissionParams(Form):
+    """May this tool run? Asked again with the same request_id after a reconnect."""
+
+    session_token: Token
+    task_id: Identifier
+    request_id: Identifier
+    tool_name: str
+    tool_input: dict[str, Any]
+    tool_use_id: str | None = None
+
+
+class RequestPermissionResult(Form):
+    """The decision, and possibly a changed input to run the tool with."""
+
+    approved: bool
+    reason: str | None = None
+    updated_input: dict[str, Any] | None = None
+
+
+class ReportMessageParams(Struct, gc=False):
+    """One event. Its payload stays raw: it is stored and passed on as it came."""
+
+    session_token: Token
+    task_id: Identifier
+    sequence: Sequence
+    timestamp: int
+    event_type: EventType
+    event_data: Raw
+
+    __repr__ = Form.__repr__
+
+
+class ReportTerminalParams(Form):
+    """What a terminal printed, or that it ended."""
+
+    terminal_id: Identifier
+    data: bytes | None = None
+    exit_code: int | None = None
+
+
+INITIALIZE = Method("initialize", InitializeParams, InitializeResult)
+PING = Method("ping", Nothing, PingResult)
+PREPARE_SESSION = Method("prepare_session", PrepareSessionParams, PrepareSessionResult)
+EXECUTE_PROMPT = Method("execute_prompt", ExecutePromptParams, TaskResult)
+STOP_TASK = Method("stop_task", StopTaskParams, StopTaskResult)
+READ_TRANSCRIPT = Method("read_transcript", ReadTranscriptParams, ReadTranscriptResult)
+SPAWN_TERMINAL = Method("spawn_terminal", SpawnTerminalParams, SpawnTerminalResult)
+RESIZE_TERMINAL = Method("resize_terminal", ResizeTerminalParams, Nothing)
+CLOSE_TERMINAL = Method("close_terminal", CloseTerminalParams, Nothing)
+TERMINAL_INPUT = Notice("terminal_input", TerminalInputParams)
+ACK_MESSAGES = Notice("ack_messages", AckMessagesParams)
+SHUTDOWN = Method("shutdown", ShutdownParams, ShutdownResult)
+
+GET_API_KEY = Method("get_api_key", GetApiKeyParams, GetApiKeyResult)
+REQUEST_PERMISSION = Method("request_permission", RequestPermissionParams, RequestPermissionResult)
+REPORT_MESSAGE = Notice("report_message", ReportMessageParams)
+REPORT_TERMINAL = Notice("report_terminal", ReportTerminalParams)
+
+TO_EXECUTOR: tuple[Method[Any, Any] | Notice[Any], ...] = (
+    INITIALIZE, PING, PREPARE_SESSION, EXECUTE_PROMPT, STOP_TASK, READ_TRANSCRIPT, SPAWN_TERMINAL,
+    RESIZE_TERMINAL, CLOSE_TERMINAL, TERMINAL_INPUT, ACK_MESSAGES, SHUTDOWN,
+)  # fmt: skip
+TO_DAEMON: tuple[Method[Any, Any] | Notice[Any], ...] = (
+    GET_API_KEY, REQUEST_PERMISSION, REPORT_MESSAGE, REPORT_TERMINAL,
+)  # fmt: skip

@@ -1,0 +1,99 @@
+"""Bytes to typed structures, at the edge, with errors that name the field.
+
+params.task_id: required, but missing
+params.cwd: expected `str`, got `int`
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar, cast
+
+import msgspec
+from msgspec import Raw, Struct
+
+from agor.errors import InvalidParams
+
+P = TypeVar("P")
+R = TypeVar("R")
+
+#: What reading hostile bytes can raise: bad JSON or the wrong form, bad UTF-8, endless nesting.
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+_MISSING = re.compile(r"^Object missing required field `(?P<field>[^`]+)`$")
+_PLACED = re.compile(r"^(?P<what>.*?)(?: - at `\$(?P<path>.*)`)?$", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Method(Generic[P, R]):
+    """A call that is answered: its name, and the forms of its params and its result."""
+
+    name: str
+    params: type[P]
+    result: type[R]
+
+
+@dataclass(frozen=True, slots=True)
+class Notice(Generic[P]):
+    """A call that is not answered."""
+
+    name: str
+    params: type[P]
+
+
+def name_the_field(error: Exception, root: str) -> str:
+    """Say in one line what is wrong and where, with the path written as a reader would."""
+    if isinstance(error, RecursionError):
+        return f"{root}: nested too deeply"
+    if isinstance(error, UnicodeDecodeError):
+        return f"{root}: not UTF-8 at byte {error.start}"
+    placed = _PLACED.match(str(error))
+    what, path = (placed["what"], placed["path"] or "") if placed else (str(error), "")
+    missing = _MISSING.match(what)
+    if missing:
+        return f"{root}{path}.{missing['field']}: required, but missing"
+    return f"{root}{path}: {what[:1].lower()}{what[1:]}"
+
+
+class ParamsReader(Generic[P]):
+    """Turns raw params into a form.
+
+    `decode` is the plain decoder, for params by name. What it refuses goes to `repair`, which also
+    takes them by position, in the order of the fields, as JSON-RPC allows; left out or null they
+    are the same as empty. `repair` says what is wrong if that does not help either.
+    """
+
+    def __init__(self, form: type[P]) -> None:
+        self._form = form
+        # `list[int]` and the like are params too, and no classes.
+        origin: object = form
+        self._by_name = isinstance(origin, type) and issubclass(origin, Struct)
+        self.decode: Callable[[Raw], P] = msgspec.json.Decoder(form).decode
+
+    def __call__(self, raw: Raw) -> P:
+        """Read params of either kind."""
+        try:
+            return self.decode(raw)
+        except UNREADABLE:
+            return self.repair(raw)
+
+    def repair(self, raw: Raw) -> P:
+        """Read params that are not an object, or raise `InvalidParams` naming the field."""
+        text = bytes(raw).strip()
+        if self._by_name and text in (b"", b"null"):
+            text = b"{}"
+        try:
+            if self._by_name and text.startswith(b"["):
+                values = msgspec.json.decode(text, type=list[Any])
+                return msgspec.convert(self._name(values), self._form)
+            return self.decode(Raw(text))
+        except UNREADABLE as error:
+            raise InvalidParams(name_the_field(error, "params")) from None
+
+    def _name(self, values: list[Any]) -> dict[str, Any]:
+        names = cast("type[Struct]", self._form).__struct_encode_fields__
+        if len(values) > len(names):
+            raise InvalidParams(f"params: expected at most {len(names)} values, got {len(values)}")
+        return dict(zip(names, values, strict=False))

@@ -1,0 +1,249 @@
+"""One end of a conversation: how to ask, and the life of the connection.
+
+Invariants:
+- memory is bounded against an end that does not read: senders wait in `drain`, a peer that owes
+  answers stops reading questions, and an end that takes nothing for `stall_timeout` is cut off;
+- when the connection ends, every request of ours fails at once, every handler is cancelled, and
+  `wait_closed` tells a clean end from a broken one.
+
+After the other end has finished writing (`nc -N`, a pipe that ends) the peer stays until the last
+answer is out, as long as somebody can read it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import select
+from typing import TypeVar, cast
+
+import msgspec
+
+from agor.errors import (
+    BrokenFrame,
+    Disconnected,
+    InvalidResult,
+    Overloaded,
+    PeerStalled,
+    TimedOut,
+)
+from agor.protocol.envelope import (
+    CANCEL_REQUEST,
+    CancelRequest,
+    Notification,
+    Request,
+    encode,
+    encode_bounded,
+    encode_lines,
+)
+from agor.protocol.validation import UNREADABLE, Method, Notice, name_the_field
+from agor.rpc.inbound import Inbound
+from agor.rpc.limits import Limits
+from agor.rpc.outbound import Pending
+from agor.rpc.routes import Routes
+from agor.rpc.writer import Writer
+
+P = TypeVar("P")
+R = TypeVar("R")
+
+
+class Peer(asyncio.Protocol):
+    """A JSON-RPC 2.0 peer. `routes` is what it serves; `call` and `notify` are how it asks."""
+
+    def __init__(self, routes: Routes, limits: Limits | None = None) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._limits = limits or Limits()
+        self._pending = Pending(self._limits.max_in_flight)
+        self._inbound = Inbound(routes, self._pending, self._limits, self._settle)
+        self._answers = self._inbound.answers
+        # The event loop calls the receiving half directly: one call less for every read.
+        self.data_received = self._inbound.receive  # type: ignore[method-assign]
+        self._writer = Writer(self._limits, on_stall=self._cut_off)
+        self._write_line = self._writer.send
+        self._transport: asyncio.Transport | None = None
+        self._ending: Disconnected | None = None
+        self._close_timer: asyncio.TimerHandle | None = None
+        self._closed: asyncio.Future[Disconnected] = self._loop.create_future()
+
+    # ── asking ───────────────────────────────────────────────────────────────────────────────
+
+    async def call(self, method: Method[P, R], params: P, *, timeout: float | None = 30.0) -> R:
+        """Ask, and wait for the answer.
+
+        Raises the `RpcError` that the other end answered with, or `TimedOut`, `Overloaded`,
+        `Disconnected`. A caller that is cancelled or has waited too long tells the other end so.
+        """
+        await self.drain()
+        if self._ending is not None:
+            raise self._ending.again()
+        request_id, answer = self._pending.open()
+        try:
+            self.send(encode(Request(request_id, method.name, params)))
+            async with asyncio.timeout(timeout):
+                raw = await answer
+        except TimeoutError:
+            raise TimedOut(f"no answer to {method.name} within {timeout} s") from None
+        finally:
+            if self._pending.forget(request_id) and self._transport is not None:
+                self._tell_cancelled(request_id)
+        try:
+            return msgspec.json.decode(raw, type=method.result)
+        except UNREADABLE as error:
+            raise InvalidResult(name_the_field(error, f"{method.name} result")) from None
+
+    def notify(self, notice: Notice[P], params: P) -> None:
+        """Tell. Between many of them use `drain`; past `max_unsent` bytes it is refused."""
+        line = encode(Notification(notice.name, params))
+        if self._answers:
+            self._settle()
+        self._write_line(line)
+
+    def send(self, line: bytes) -> None:
+        """Write a message that was encoded before, without its newline."""
+        if self._answers:
+            self._settle()
+        self._write_line(line)
+
+    async def drain(self) -> None:
+        """Wait while the other end reads more slowly than we write."""
+        await self._writer.drain()
+
+    @property
+    def congested(self) -> bool:
+        """Whether a sender should wait in `drain` before it goes on."""
+        return self._writer.congested
+
+    @property
+    def connected(self) -> bool:
+        """Whether the other end can still ask and answer."""
+        return self._transport is not None and self._ending is None
+
+    # ── the end ──────────────────────────────────────────────────────────────────────────────
+
+    async def wait_closed(self) -> Disconnected:
+        """Wait for the end and tell what it was; `BrokenFrame` and `PeerStalled` are not clean."""
+        return await asyncio.shield(self._closed)
+
+    async def close(self) -> None:
+        """Cancel what is under way, write what is owed, and close; bounded in time."""
+        if self._transport is None and self._ending is None:
+            self._ending = Disconnected("never connected")
+            self._closed.set_result(self._ending)
+            return
+        self._ending = self._ending or Disconnected("the connection was closed on this side")
+        self._pending.fail_all(self._ending)
+        tasks = [t for t in self._inbound.cancel_all() if t is not asyncio.current_task()]
+        if tasks:
+            await asyncio.wait(tasks, timeout=self._limits.close_timeout)
+        self._finish()
+        await self.wait_closed()
+
+    def abort(self) -> None:
+        """Drop the connection now, with what is unsent."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    # ── the transport's side ─────────────────────────────────────────────────────────────────
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin. Called by the event loop, as are all of the following."""
+        # A cast, not a check: uvloop's transports do not inherit from asyncio's.
+        self._transport = cast("asyncio.Transport", transport)
+        self._writer.attach(self._transport)
+
+    def eof_received(self) -> bool:
+        """The other end will say no more. True keeps the connection for the answers it awaits."""
+        held = self._inbound.end()
+        if self._ending is None:
+            self._ending = (
+                BrokenFrame(f"the connection ended in mid-line, after {held} bytes of it")
+                if held
+                else Disconnected("the other end closed the connection")
+            )
+        self._pending.fail_all(self._ending)
+        self._settle()
+        if self._inbound.busy and not self._nobody_reads():
+            return True
+        self._finish()
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """It is over, whoever ended it."""
+        if self._ending is None:
+            self._ending = Disconnected(f"the connection was lost: {exc or 'closed'}")
+        if self._close_timer is not None:
+            self._close_timer.cancel()
+        self._transport = None
+        self._writer.detach(self._ending)
+        self._pending.fail_all(self._ending)
+        self._inbound.cancel_all()
+        self._closed.set_result(self._ending)
+
+    def pause_writing(self) -> None:
+        """The other end is slow."""
+        self._writer.congest()
+
+    def resume_writing(self) -> None:
+        """The other end has caught up."""
+        self._writer.relieve()
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    # ── inside ───────────────────────────────────────────────────────────────────────────────
+
+    def _settle(self) -> None:
+        """Write the answers that are ready."""
+        answers, limit = self._answers, self._limits.max_line
+        if not answers:
+            return
+        try:
+            data = encode_lines(answers)
+        except Exception:  # noqa: BLE001 - one of them cannot be encoded; the next lines say which
+            data = b""
+        if not data or len(data) > limit:
+            data = b"".join([encode_bounded(answer, limit) for answer in answers])
+        answers.clear()
+        self._writer.write(data)
+        if self._writer.congested:
+            self._hold_questions()
+        if self._ending is not None and not self._inbound.busy:
+            self._finish()
+
+    def _hold_questions(self) -> None:
+        """It asks and does not read the answers: no more questions until it does."""
+        if self._transport is not None:
+            self._transport.pause_reading()
+            if self._writer.full:
+                self._cut_off()
+
+    def _tell_cancelled(self, request_id: int) -> None:
+        # If this cannot be said the other end works in vain, which it must bear anyway.
+        with contextlib.suppress(Disconnected, Overloaded):
+            self.send(encode(Notification(CANCEL_REQUEST, CancelRequest(request_id))))
+
+    def _nobody_reads(self) -> bool:
+        """Whether the other end is gone altogether, and has not only stopped writing."""
+        assert self._transport is not None
+        sock = self._transport.get_extra_info("socket")
+        if sock is None:
+            return self._transport.is_closing()
+        poll = select.poll()
+        poll.register(sock.fileno(), 0)
+        return bool(poll.poll(0))
+
+    def _cut_off(self) -> None:
+        self._ending = self._ending or PeerStalled(
+            f"the other end has not read for {self._limits.stall_timeout:g} s"
+            if not self._writer.full
+            else "the other end does not read its answers"
+        )
+        self.abort()
+
+    def _finish(self) -> None:
+        """Close once everything is written, or after a while in any case."""
+        if self._transport is None:
+            return
+        self._writer.flush()
+        self._transport.close()
+        if self._close_timer is None:
+            self._close_timer = self._loop.call_later(self._limits.close_timeout, self.abort)

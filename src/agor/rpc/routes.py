@@ -1,0 +1,54 @@
+"""What a peer serves: method name → how to read its params and whom to call.
+
+A handler is a plain function. What it returns is the result, answered at once and without a task;
+if it has to wait it returns a coroutine instead, and only then a task is made for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from msgspec import Raw
+
+from agor.protocol.validation import Method, Notice, ParamsReader
+
+P = TypeVar("P")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One served method: whom to call, and how to read its params; raw ones need no decoding."""
+
+    decode: Callable[[Raw], Any] | None
+    repair: Callable[[Raw], Any]
+    handle: Callable[[Any], Any]
+
+
+class Routes(dict[str, Route]):
+    """The table of one peer. It may be shared by many connections; it holds no state of theirs."""
+
+    def on(self, method: Method[P, R], handle: Callable[[P], R | Coroutine[Any, Any, R]]) -> None:
+        """Serve a method."""
+        reader = ParamsReader(method.params)
+        self._add(method.name, Route(reader.decode, reader.repair, handle))
+
+    def on_notice(self, notice: Notice[P], handle: Callable[[P], None]) -> None:
+        """Take a notification. Handlers run in the order of arrival."""
+        reader = ParamsReader(notice.params)
+        self._add(notice.name, Route(reader.decode, reader.repair, handle))
+
+    def on_raw_notice(self, notice: Notice[Any], handle: Callable[[Raw], None]) -> None:
+        """Take a notification whose params are only passed on: well-formed JSON, not decoded."""
+        self._add(notice.name, Route(None, _as_they_are, handle))
+
+    def _add(self, name: str, route: Route) -> None:
+        if name in self:
+            raise ValueError(f"{name} is served already")
+        self[name] = route
+
+
+def _as_they_are(params: Raw) -> Raw:
+    return params

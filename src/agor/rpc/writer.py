@@ -1,0 +1,147 @@
+"""The writing half of a transport: order, coalescing, and what happens when nobody reads.
+
+The first message of a tick goes out at once, the rest of the tick together. When the kernel takes
+no more the writer is congested: senders wait in `drain`, and one that does not wait is refused past
+`max_unsent`. If the other end takes no byte at all for `stall_timeout`, `on_stall` is called.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from agor.errors import BadInput, Disconnected, Overloaded
+from agor.rpc.limits import Limits
+
+#: Bytes collected in one tick before they are handed to the transport anyway.
+_COALESCE = 64 * 1024
+
+
+class Writer:
+    """What is still to be written on one connection."""
+
+    def __init__(self, limits: Limits, on_stall: Callable[[], None]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._limits = limits
+        self._max_line = limits.max_line
+        self._on_stall = on_stall
+        self._transport: asyncio.Transport | None = None
+        self._ending: Disconnected | None = None
+        self._lines: list[bytes] = []
+        self._size = 0
+        self._in_tick = False
+        self._handed_over = 0
+        self._relief: asyncio.Future[None] | None = None
+        self._stall_timer: asyncio.TimerHandle | None = None
+
+    def attach(self, transport: asyncio.Transport) -> None:
+        """Start writing to a transport."""
+        # Nothing may wait in the transport that the kernel can take: with a mark of zero, each
+        # write is tried at once, and we are congested exactly when the socket's buffer is full.
+        transport.set_write_buffer_limits(high=0)
+        self._transport = transport
+
+    def detach(self, ending: Disconnected) -> None:
+        """The connection is gone: whoever waits or comes later is told why."""
+        self._transport = None
+        self._ending = ending
+        self._lines.clear()
+        self.relieve()
+
+    @property
+    def congested(self) -> bool:
+        """Whether the other end reads more slowly than we write."""
+        return self._relief is not None
+
+    @property
+    def full(self) -> bool:
+        """Whether so much is unsent that nobody may add to it."""
+        if self._relief is None or self._transport is None:
+            return False
+        return self._transport.get_write_buffer_size() + self._size > self._limits.max_unsent
+
+    def send(self, line: bytes) -> None:
+        """Write one line, without its newline, now or at the end of the tick."""
+        size = len(line)
+        if size >= self._max_line or self._relief is not None or self._transport is None:
+            self._refuse_if_impossible(size)
+        if self._in_tick:
+            self._lines.append(line)
+            self._size += size
+            if self._size >= _COALESCE:
+                self.flush()
+        else:
+            self._in_tick = True
+            self._loop.call_soon(self._end_tick)
+            self.write(line + b"\n")
+
+    def write(self, data: bytes) -> None:
+        """Write whole lines at once, after all that was sent before."""
+        if self._lines:
+            self._lines.append(data)
+            data = b"\n".join(self._lines)
+            self._lines.clear()
+            self._size = 0
+        if self._transport is not None:
+            self._handed_over += len(data)
+            self._transport.write(data)
+
+    def flush(self) -> None:
+        """Hand to the transport what was collected in this tick."""
+        if self._lines:
+            self.write(b"")
+
+    async def drain(self) -> None:
+        """Wait until the other end has read enough of what was written."""
+        while self._relief is not None:
+            await asyncio.shield(self._relief)
+        if self._ending is not None:
+            raise self._ending.again()
+
+    def congest(self) -> None:
+        """The transport has more than it should: make senders wait, and watch for progress."""
+        if self._relief is None:
+            self._relief = self._loop.create_future()
+            self._watch()
+
+    def relieve(self) -> None:
+        """The transport can take more."""
+        if self._stall_timer is not None:
+            self._stall_timer.cancel()
+            self._stall_timer = None
+        if self._relief is not None:
+            self._relief.set_result(None)
+            self._relief = None
+
+    def _end_tick(self) -> None:
+        self._in_tick = False
+        self.flush()
+
+    def _refuse_if_impossible(self, size: int) -> None:
+        if size >= self._max_line:
+            raise BadInput(
+                f"a message of {size} bytes is over the cap of {self._max_line}",
+                hint="Send it in pieces.",
+            )
+        if self._transport is None:
+            raise (self._ending or Disconnected("not connected yet")).again()
+        if self.full:
+            raise Overloaded(
+                "the other end does not read what is sent to it",
+                hint="Wait for drain() between messages.",
+            )
+
+    def _taken(self) -> int:
+        unsent = self._transport.get_write_buffer_size() if self._transport else 0
+        return self._handed_over - unsent
+
+    def _watch(self) -> None:
+        taken = self._taken()
+
+        def look() -> None:
+            if self._taken() == taken:
+                self._on_stall()
+            else:
+                self._watch()
+
+        self._stall_timer = self._loop.call_later(self._limits.stall_timeout, look)
