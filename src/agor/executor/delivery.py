@@ -11,11 +11,10 @@ import time
 from typing import TypeVar
 
 import structlog
-from msgspec import Raw
 
 from agor.errors import Disconnected, Overloaded
 from agor.executor.outbox import Outbox, TaskLog
-from agor.protocol.envelope import Notification, encode
+from agor.protocol.envelope import Notification, encode_lines
 from agor.protocol.events import EVENT_TYPES, Event
 from agor.protocol.methods import REPORT_MESSAGE, AckMessagesParams, ReportMessageParams
 from agor.protocol.validation import Method
@@ -100,9 +99,10 @@ class Delivery:
             sequence=task.last_sequence + 1,
             timestamp=time.time_ns() // 1_000_000,
             event_type=EVENT_TYPES[type(event)],  # type: ignore[arg-type]
-            event_data=Raw(encode(event)),
+            # Encoded with the rest, in one go; whoever receives it gets it raw.
+            event_data=event,  # type: ignore[arg-type]
         )
-        self.outbox.add(task, encode(Notification(REPORT_MESSAGE.name, params)))
+        self.outbox.add(task, encode_lines([Notification(REPORT_MESSAGE.name, params)]))
         self._push()
 
     def acknowledge(self, params: AckMessagesParams) -> None:
@@ -151,7 +151,7 @@ class Delivery:
             return
         try:
             while not link.congested and (line := self.outbox.next_unsent()) is not None:
-                link.send(line)
+                link.send_line(line)
         except (Disconnected, Overloaded):
             # The line counts as sent and is not acknowledged: the next connection brings it.
             return

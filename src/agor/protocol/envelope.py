@@ -97,9 +97,7 @@ _encoder = msgspec.json.Encoder()
 _decode_error = msgspec.json.Decoder(ErrorObject).decode
 
 
-#: Render one message, without the newline that ends its line.
-encode: Callable[[Any], bytes] = _encoder.encode
-#: Render many messages at once, a line each.
+#: Render messages, a line each with its newline. For one, too, it is the fastest way.
 encode_lines: Callable[[Sequence[Any]], bytes] = _encoder.encode_lines
 
 
@@ -110,7 +108,7 @@ def encode_bounded(reply: Answer | Failure | list[Answer | Failure], max_line: i
     something, and whoever else is being answered must not suffer for it.
     """
     try:
-        line = encode(reply) + b"\n"
+        line = encode_lines([reply])
         if len(line) <= max_line:
             return line
         error: RpcError = HandlerFailed(
@@ -121,7 +119,7 @@ def encode_bounded(reply: Answer | Failure | list[Answer | Failure], max_line: i
             return b"[" + b",".join(encode_bounded(r, max_line)[:-1] for r in reply) + b"]\n"
         log.exception("unencodable_result")
         error = InternalError("the result cannot be encoded as JSON")
-    return encode(failure(None if isinstance(reply, list) else reply.id, error)) + b"\n"
+    return encode_lines([failure(None if isinstance(reply, list) else reply.id, error)])
 
 
 def failure(request_id: RequestId, error: BaseException) -> Failure:

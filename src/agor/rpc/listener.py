@@ -15,7 +15,7 @@ from collections.abc import Callable
 import structlog
 
 from agor.errors import Overloaded, RpcError, TokenRefused
-from agor.protocol.envelope import encode, failure
+from agor.protocol.envelope import encode_lines, failure
 from agor.rpc.peer import Peer
 from agor.rpc.unix import peer_uid
 
@@ -86,5 +86,5 @@ class Listener:
         else:
             return False
         with connection, contextlib.suppress(OSError):
-            connection.send(encode(failure(None, error)) + b"\n")
+            connection.send(encode_lines([failure(None, error)]))
         return True

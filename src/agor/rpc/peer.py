@@ -32,7 +32,6 @@ from agor.protocol.envelope import (
     CancelRequest,
     Notification,
     Request,
-    encode,
     encode_bounded,
     encode_lines,
 )
@@ -41,6 +40,7 @@ from agor.rpc.inbound import Inbound
 from agor.rpc.limits import Limits
 from agor.rpc.outbound import Pending
 from agor.rpc.routes import Routes
+from agor.rpc.serving import Serving
 from agor.rpc.writer import Writer
 
 P = TypeVar("P")
@@ -53,13 +53,15 @@ class Peer(asyncio.Protocol):
     def __init__(self, routes: Routes, limits: Limits | None = None) -> None:
         self._loop = asyncio.get_running_loop()
         self._limits = limits or Limits()
+        self._max_line = self._limits.max_line
         self._pending = Pending(self._limits.max_in_flight)
-        self._inbound = Inbound(routes, self._pending, self._limits, self._settle)
-        self._answers = self._inbound.answers
+        self._serving = Serving(routes, self._pending, self._limits.max_in_flight, self._settle)
+        self._inbound = Inbound(self._serving, self._pending, self._limits, self._settle)
+        self._answers = self._serving.answers
         # The event loop calls the receiving half directly: one call less for every read.
         self.data_received = self._inbound.receive  # type: ignore[method-assign]
         self._writer = Writer(self._limits, on_stall=self._cut_off)
-        self._write_line = self._writer.send
+        self._send = self._writer.send
         self._transport: asyncio.Transport | None = None
         self._ending: Disconnected | None = None
         self._close_timer: asyncio.TimerHandle | None = None
@@ -78,7 +80,8 @@ class Peer(asyncio.Protocol):
             raise self._ending.again()
         request_id, answer = self._pending.open()
         try:
-            self.send(encode(Request(request_id, method.name, params)))
+            self._settle()
+            self._send(Request(request_id, method.name, params))
             async with asyncio.timeout(timeout):
                 raw = await answer
         except TimeoutError:
@@ -93,16 +96,14 @@ class Peer(asyncio.Protocol):
 
     def notify(self, notice: Notice[P], params: P) -> None:
         """Tell. Between many of them use `drain`; past `max_unsent` bytes it is refused."""
-        line = encode(Notification(notice.name, params))
         if self._answers:
             self._settle()
-        self._write_line(line)
+        self._send(Notification(notice.name, params))
 
-    def send(self, line: bytes) -> None:
-        """Write a message that was encoded before, without its newline."""
-        if self._answers:
-            self._settle()
-        self._write_line(line)
+    def send_line(self, line: bytes) -> None:
+        """Write a line that was encoded before."""
+        self._settle()
+        self._writer.send_line(line)
 
     async def drain(self) -> None:
         """Wait while the other end reads more slowly than we write."""
@@ -132,7 +133,7 @@ class Peer(asyncio.Protocol):
             return
         self._ending = self._ending or Disconnected("the connection was closed on this side")
         self._pending.fail_all(self._ending)
-        tasks = [t for t in self._inbound.cancel_all() if t is not asyncio.current_task()]
+        tasks = [t for t in self._serving.cancel_all() if t is not asyncio.current_task()]
         if tasks:
             await asyncio.wait(tasks, timeout=self._limits.close_timeout)
         self._finish()
@@ -162,7 +163,7 @@ class Peer(asyncio.Protocol):
             )
         self._pending.fail_all(self._ending)
         self._settle()
-        if self._inbound.busy and not self._nobody_reads():
+        if self._serving.busy and not self._nobody_reads():
             return True
         self._finish()
         return False
@@ -176,7 +177,7 @@ class Peer(asyncio.Protocol):
         self._transport = None
         self._writer.detach(self._ending)
         self._pending.fail_all(self._ending)
-        self._inbound.cancel_all()
+        self._serving.cancel_all()
         self._closed.set_result(self._ending)
 
     def pause_writing(self) -> None:
@@ -193,7 +194,7 @@ class Peer(asyncio.Protocol):
 
     def _settle(self) -> None:
         """Write the answers that are ready."""
-        answers, limit = self._answers, self._limits.max_line
+        answers, limit = self._answers, self._max_line
         if not answers:
             return
         try:
@@ -206,7 +207,7 @@ class Peer(asyncio.Protocol):
         self._writer.write(data)
         if self._writer.congested:
             self._hold_questions()
-        if self._ending is not None and not self._inbound.busy:
+        if self._ending is not None and not self._serving.busy:
             self._finish()
 
     def _hold_questions(self) -> None:
@@ -219,7 +220,7 @@ class Peer(asyncio.Protocol):
     def _tell_cancelled(self, request_id: int) -> None:
         # If this cannot be said the other end works in vain, which it must bear anyway.
         with contextlib.suppress(Disconnected, Overloaded):
-            self.send(encode(Notification(CANCEL_REQUEST, CancelRequest(request_id))))
+            self._send(Notification(CANCEL_REQUEST, CancelRequest(request_id)))
 
     def _nobody_reads(self) -> bool:
         """Whether the other end is gone altogether, and has not only stopped writing."""

@@ -7,7 +7,6 @@ if it has to wait it returns a coroutine instead, and only then a task is made f
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from msgspec import Raw
@@ -18,13 +17,9 @@ P = TypeVar("P")
 R = TypeVar("R")
 
 
-@dataclass(frozen=True, slots=True)
-class Route:
-    """One served method: whom to call, and how to read its params; raw ones need no decoding."""
-
-    decode: Callable[[Raw], Any] | None
-    repair: Callable[[Raw], Any]
-    handle: Callable[[Any], Any]
+#: One served method: how to read its params (None leaves them raw), what to do with those that
+#: `decode` refuses, whom to call. A bare tuple: it is unpacked for every message.
+Route = tuple[Callable[[Raw], Any] | None, Callable[[Raw], Any], Callable[[Any], Any]]
 
 
 class Routes(dict[str, Route]):
@@ -33,16 +28,16 @@ class Routes(dict[str, Route]):
     def on(self, method: Method[P, R], handle: Callable[[P], R | Coroutine[Any, Any, R]]) -> None:
         """Serve a method."""
         reader = ParamsReader(method.params)
-        self._add(method.name, Route(reader.decode, reader.repair, handle))
+        self._add(method.name, (reader.decode, reader.repair, handle))
 
     def on_notice(self, notice: Notice[P], handle: Callable[[P], None]) -> None:
         """Take a notification. Handlers run in the order of arrival."""
         reader = ParamsReader(notice.params)
-        self._add(notice.name, Route(reader.decode, reader.repair, handle))
+        self._add(notice.name, (reader.decode, reader.repair, handle))
 
     def on_raw_notice(self, notice: Notice[Any], handle: Callable[[Raw], None]) -> None:
         """Take a notification whose params are only passed on: well-formed JSON, not decoded."""
-        self._add(notice.name, Route(None, _as_they_are, handle))
+        self._add(notice.name, (None, _as_they_are, handle))
 
     def _add(self, name: str, route: Route) -> None:
         if name in self:

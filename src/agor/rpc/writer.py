@@ -10,11 +10,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+import msgspec
+
 from agor.errors import BadInput, Disconnected, Overloaded
+from agor.protocol.envelope import Outgoing
 from agor.rpc.limits import Limits
 
 #: Bytes collected in one tick before they are handed to the transport anyway.
 _COALESCE = 64 * 1024
+#: Room in a new buffer, so that a usual message need not enlarge it step by step.
+_FRESH = 512
+
+_encode_into = msgspec.json.Encoder().encode_into
 
 
 class Writer:
@@ -27,10 +34,16 @@ class Writer:
         self._on_stall = on_stall
         self._transport: asyncio.Transport | None = None
         self._ending: Disconnected | None = None
-        self._lines: list[bytes] = []
+        #: What was sent in this tick and not handed over; `_size` bytes of it are real.
+        self._out = bytearray(_FRESH)
         self._size = 0
-        self._in_tick = False
+        #: Bytes collected at which they are handed over: at once, or once in a tick with more.
+        self._hand_over_at = 0
         self._handed_over = 0
+        #: Whether the other end reads more slowly than we write.
+        self.congested = False
+        #: Whether a sender has to look twice: not connected, or congested.
+        self._in_doubt = True
         self._relief: asyncio.Future[None] | None = None
         self._stall_timer: asyncio.TimerHandle | None = None
 
@@ -40,56 +53,76 @@ class Writer:
         # write is tried at once, and we are congested exactly when the socket's buffer is full.
         transport.set_write_buffer_limits(high=0)
         self._transport = transport
+        self._in_doubt = False
 
     def detach(self, ending: Disconnected) -> None:
         """The connection is gone: whoever waits or comes later is told why."""
         self._transport = None
         self._ending = ending
-        self._lines.clear()
+        self._size = 0
         self.relieve()
-
-    @property
-    def congested(self) -> bool:
-        """Whether the other end reads more slowly than we write."""
-        return self._relief is not None
 
     @property
     def full(self) -> bool:
         """Whether so much is unsent that nobody may add to it."""
-        if self._relief is None or self._transport is None:
+        if not self.congested or self._transport is None:
             return False
         return self._transport.get_write_buffer_size() + self._size > self._limits.max_unsent
 
-    def send(self, line: bytes) -> None:
-        """Write one line, without its newline, now or at the end of the tick."""
-        size = len(line)
-        if size >= self._max_line or self._relief is not None or self._transport is None:
-            self._refuse_if_impossible(size)
-        if self._in_tick:
-            self._lines.append(line)
-            self._size += size
-            if self._size >= _COALESCE:
-                self.flush()
-        else:
-            self._in_tick = True
+    def send(self, message: Outgoing) -> None:
+        """Write one message, now or at the end of the tick."""
+        if self._in_doubt:
+            self._refuse_if_impossible()
+        out, start = self._out, self._size
+        try:
+            _encode_into(message, out, start)
+        except BaseException:
+            del out[start:]
+            raise
+        out += b"\n"
+        self._size = size = len(out)
+        if size >= self._hand_over_at:
+            self._look_after(start)
+
+    def send_line(self, line: bytes) -> None:
+        """Write a line that was encoded before, now or at the end of the tick."""
+        if self._in_doubt:
+            self._refuse_if_impossible()
+        start = self._size
+        self._out[start:] = line
+        self._size = size = len(self._out)
+        if size >= self._hand_over_at:
+            self._look_after(start)
+
+    def _look_after(self, start: int) -> None:
+        """Hand over what was collected; but take back a last message that is too long."""
+        size = self._size - start
+        if size > self._max_line:
+            del self._out[start:]
+            self._size = start
+            raise BadInput(
+                f"a message of {size} bytes is over the cap of {self._max_line}",
+                hint="Send it in pieces.",
+            )
+        self.flush()
+        if self._hand_over_at == 0:
+            self._hand_over_at = min(_COALESCE, self._max_line)
             self._loop.call_soon(self._end_tick)
-            self.write(line + b"\n")
 
     def write(self, data: bytes) -> None:
         """Write whole lines at once, after all that was sent before."""
-        if self._lines:
-            self._lines.append(data)
-            data = b"\n".join(self._lines)
-            self._lines.clear()
-            self._size = 0
+        self.flush()
         if self._transport is not None:
             self._handed_over += len(data)
             self._transport.write(data)
 
     def flush(self) -> None:
         """Hand to the transport what was collected in this tick."""
-        if self._lines:
-            self.write(b"")
+        if self._size and self._transport is not None:
+            data, self._out = self._out, bytearray(_FRESH)
+            self._handed_over += self._size
+            self._size = 0
+            self._transport.write(data)
 
     async def drain(self) -> None:
         """Wait until the other end has read enough of what was written."""
@@ -100,7 +133,8 @@ class Writer:
 
     def congest(self) -> None:
         """The transport has more than it should: make senders wait, and watch for progress."""
-        if self._relief is None:
+        if not self.congested:
+            self.congested = self._in_doubt = True
             self._relief = self._loop.create_future()
             self._watch()
 
@@ -109,20 +143,17 @@ class Writer:
         if self._stall_timer is not None:
             self._stall_timer.cancel()
             self._stall_timer = None
+        self.congested = False
+        self._in_doubt = self._transport is None
         if self._relief is not None:
             self._relief.set_result(None)
             self._relief = None
 
     def _end_tick(self) -> None:
-        self._in_tick = False
+        self._hand_over_at = 0
         self.flush()
 
-    def _refuse_if_impossible(self, size: int) -> None:
-        if size >= self._max_line:
-            raise BadInput(
-                f"a message of {size} bytes is over the cap of {self._max_line}",
-                hint="Send it in pieces.",
-            )
+    def _refuse_if_impossible(self) -> None:
         if self._transport is None:
             raise (self._ending or Disconnected("not connected yet")).again()
         if self.full:

@@ -1,0 +1,214 @@
+"""Carries out what the other end asks: runs handlers and collects their answers.
+
+Invariants:
+- every request is answered exactly once, with its own id, or the connection ends;
+- at most `max_in_flight` handlers are waiting at any time.
+
+A handler that returns at once is answered in line, in the same read: no task, no bookkeeping. Only
+one that waits (a coroutine) gets a task and an entry in the table of what is under way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
+from types import CoroutineType
+from typing import Any
+
+import structlog
+from msgspec import UNSET
+
+from agor.errors import (
+    AgorError,
+    Cancelled,
+    InvalidRequest,
+    MethodNotFound,
+    Overloaded,
+    RpcError,
+)
+from agor.protocol.envelope import (
+    ABSENT,
+    CANCEL_REQUEST,
+    Answer,
+    CancelRequest,
+    Failure,
+    Message,
+    RequestId,
+    failure,
+)
+from agor.protocol.validation import UNREADABLE, ParamsReader
+from agor.rpc.outbound import Pending
+from agor.rpc.routes import Routes
+
+log = structlog.get_logger("agor.rpc")
+
+_read_cancel = ParamsReader(CancelRequest)
+
+Reply = Answer | Failure
+
+
+class Batch:
+    """The answers of one batch, held together until the last of them is ready."""
+
+    def __init__(self) -> None:
+        self.replies: list[Reply] = []
+        #: Handlers still at work, and the reading of the batch itself.
+        self.waiting = 1
+
+
+class Serving:
+    """What is being done for the other end, on one connection."""
+
+    def __init__(
+        self, routes: Routes, pending: Pending, max_in_flight: int, flush: Callable[[], None]
+    ) -> None:
+        self._routes = routes
+        self._pending = pending
+        self._max_in_flight = max_in_flight
+        self._flush = flush
+        self._in_flight: dict[object, asyncio.Task[Any]] = {}
+        self._faults = 0
+        #: Answers that are ready and not yet written; a batch is answered by a list.
+        self.answers: list[Reply | list[Reply]] = []
+
+    @property
+    def busy(self) -> bool:
+        """Whether handlers are still at work."""
+        return bool(self._in_flight)
+
+    def cancel_all(self) -> list[asyncio.Task[Any]]:
+        """Cancel the handlers that are still at work: nobody is left to hear their answers."""
+        tasks = list(self._in_flight.values())
+        for task in tasks:
+            task.cancel()
+        return tasks
+
+    def serve(self, messages: Sequence[Message], replies: list[Any], batch: Batch | None) -> None:
+        """Carry out well-formed messages. This is the hot path: a few steps a message."""
+        routes, in_flight = self._routes, self._in_flight
+        for message in messages:
+            route = routes.get(message.method)
+            if route is None or (in_flight and message.id in in_flight):
+                self._serve_odd(message, batch)
+                continue
+            decode, repair, handle = route
+            params: Any = message.params
+            try:
+                if decode is not None:
+                    try:
+                        params = decode(params)
+                    except UNREADABLE:
+                        params = repair(params)
+                result = handle(params)
+            except Exception as error:  # noqa: BLE001 - whatever it was, the caller must hear it
+                self._fail(message, error, batch)
+                continue
+            if result is None and message.id is UNSET:
+                continue
+            if type(result) is CoroutineType:
+                self._start(message, result, batch)
+            elif message.id is not UNSET:
+                replies.append(Answer(message.id, result))
+
+    def _serve_odd(self, message: Message, batch: Batch | None) -> None:
+        method = message.method
+        if not method:
+            self._take_answer(message, batch)
+        elif message.id in self._in_flight:
+            self.refuse(
+                InvalidRequest(f"id {message.id!r} is in use by an unanswered request"), batch
+            )
+        elif method == CANCEL_REQUEST:
+            self._cancel(message, batch)
+        else:
+            self._fail(message, MethodNotFound(f"there is no method {method!r}"), batch)
+
+    def _start(self, message: Message, work: Coroutine[Any, Any, Any], batch: Batch | None) -> None:
+        if len(self._in_flight) >= self._max_in_flight:
+            work.close()
+            error = Overloaded(
+                f"{self._max_in_flight} requests are already under way",
+                hint="Wait for answers before asking again.",
+            )
+            self._fail(message, error, batch)
+            return
+        # Requests without an id, or with null, can be many at once and cannot be cancelled.
+        key = message.id if isinstance(message.id, int | str) else object()
+        task = asyncio.get_running_loop().create_task(work)
+        self._in_flight[key] = task
+        if batch is not None:
+            batch.waiting += 1
+        # In a callback, not in a wrapping coroutine: a task that is cancelled before its first
+        # step never enters its coroutine, and its request would stay without an answer.
+        task.add_done_callback(partial(self._finish, message, key, batch))
+
+    def _finish(
+        self, message: Message, key: object, batch: Batch | None, task: asyncio.Task[Any]
+    ) -> None:
+        del self._in_flight[key]
+        if task.cancelled():
+            self._fail(message, Cancelled("the request was cancelled"), batch)
+        elif error := task.exception():
+            self._fail(message, error, batch)
+        elif message.id is not UNSET:
+            self._join(Answer(message.id, task.result()), batch)
+        if batch is not None:
+            self.release(batch)
+        self._flush()
+
+    def _fail(self, message: Message, error: BaseException, batch: Batch | None) -> None:
+        if not isinstance(error, AgorError):
+            log.error("handler_bug", method=message.method, exc_info=error)
+        if message.id is not UNSET:
+            self._join(failure(message.id, error), batch)
+        elif isinstance(error, AgorError):
+            self.note_fault(f"notification {message.method!r}: {error.message}")
+
+    def _cancel(self, message: Message, batch: Batch | None) -> None:
+        try:
+            task = self._in_flight.get(_read_cancel(message.params).id)
+        except AgorError as error:
+            self._fail(message, error, batch)
+            return
+        if task is not None:
+            task.cancel()
+        if message.id is not UNSET:
+            self._join(Answer(message.id, None), batch)
+
+    def _take_answer(self, message: Message, batch: Batch | None) -> None:
+        if message.result is ABSENT and message.error is ABSENT:
+            request_id = None if message.id is UNSET else message.id
+            self.refuse(InvalidRequest("neither a call nor an answer"), batch, request_id)
+        elif message.id is None:
+            self.note_fault("the other end could not read something we sent")
+        elif not self._pending.settle(message):
+            self.note_fault(f"answer to nothing: id {message.id!r}")
+
+    # ── what nobody should have sent ─────────────────────────────────────────────────────────
+
+    def refuse(
+        self, error: RpcError, batch: Batch | None = None, request_id: RequestId = None
+    ) -> None:
+        """Answer something that is no proper request."""
+        self.note_fault(error.message)
+        # Under the id of an unanswered request it would look like that one's answer.
+        self._join(failure(None if request_id in self._in_flight else request_id, error), batch)
+
+    def note_fault(self, what: str) -> None:
+        """Count a fault of the other end."""
+        # Only the first is worth a line in the log: the other end decides how many there are.
+        self._faults += 1
+        if self._faults == 1:
+            log.warning("peer_sent_nonsense", what=what)
+
+    # ── answers ──────────────────────────────────────────────────────────────────────────────
+
+    def _join(self, reply: Reply, batch: Batch | None) -> None:
+        (self.answers if batch is None else batch.replies).append(reply)
+
+    def release(self, batch: Batch) -> None:
+        """One of those that hold a batch back is done; after the last, it can be answered."""
+        batch.waiting -= 1
+        if not batch.waiting and batch.replies:
+            self.answers.append(batch.replies)
