@@ -6,6 +6,7 @@ from agor.agents.base import Agent
 from agor.agents.scripted import ScriptedAgent
 from agor.errors import InvalidParams
 from agor.protocol.methods import AgentInfo
+from agor.protocol.validation import quoted
 
 AGENTS: dict[str, type[Agent]] = {agent.name: agent for agent in (ScriptedAgent,)}
 
@@ -17,7 +18,7 @@ def find_agent(name: str) -> type[Agent]:
     except KeyError:
         known = ", ".join(sorted(AGENTS))
         raise InvalidParams(
-            f"params.agentic_tool: there is no agent {name!r}", hint=f"Known agents: {known}."
+            f"params.agentic_tool: there is no agent {quoted(name)}", hint=f"Known agents: {known}."
         ) from None
 
 

@@ -33,6 +33,7 @@ from agor.protocol.methods import (
     StopTaskResult,
     TaskInfo,
 )
+from agor.protocol.validation import quoted
 
 log = structlog.get_logger("agor.executor")
 
@@ -220,7 +221,7 @@ class Prompts:
         """End a task, and answer when it has ended."""
         run = self._runs.get(params.task_id)
         if run is None:
-            raise UnknownTask(f"there is no task {params.task_id!r} here")
+            raise UnknownTask(f"there is no task {quoted(params.task_id)} here")
         _check_token(run, params.session_token)
         if run.result.done():
             return StopTaskResult(stopped=False, message=f"the task is {run.state} already")
@@ -233,7 +234,7 @@ class Prompts:
     def _start(self, params: ExecutePromptParams) -> TaskRun:
         find_agent(params.agentic_tool)
         if not Path(params.cwd).is_dir():
-            raise InvalidParams(f"params.cwd: {params.cwd} is not a folder here")
+            raise InvalidParams(f"params.cwd: {quoted(params.cwd)} is not a folder here")
         if len(self.running) >= MAX_RUNNING:
             raise Overloaded(f"{MAX_RUNNING} tasks are running already")
         self._forget_old()

@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Literal
 
 import msgspec
-import structlog
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from agor.errors import RPC_ERRORS, AgorError, HandlerFailed, InternalError, InvalidResult, RpcError
@@ -33,7 +32,7 @@ class Message(Struct, gc=False):
 
     jsonrpc: Literal["2.0"]
     id: IntegerId | StringId | UnsetType | None = UNSET
-    method: str = ""
+    method: Annotated[str, Meta(min_length=1)] | UnsetType = UNSET
     params: Raw = ABSENT
     result: Raw = ABSENT
     error: Raw = ABSENT
@@ -91,35 +90,12 @@ class CancelRequest(Struct, gc=False):
 
 Outgoing = Request | Notification | Answer | Failure
 
-log = structlog.get_logger("agor.protocol")
-
 _encoder = msgspec.json.Encoder()
 _decode_error = msgspec.json.Decoder(ErrorObject).decode
 
 
 #: Render messages, a line each with its newline. For one, too, it is the fastest way.
 encode_lines: Callable[[Sequence[Any]], bytes] = _encoder.encode_lines
-
-
-def encode_bounded(reply: Answer | Failure | list[Answer | Failure], max_line: int) -> bytes:
-    """Render an answer as a line of at most `max_line` bytes.
-
-    A result that cannot be encoded or is too long becomes a failure: its caller must hear
-    something, and whoever else is being answered must not suffer for it.
-    """
-    try:
-        line = encode_lines([reply])
-        if len(line) <= max_line:
-            return line
-        error: RpcError = HandlerFailed(
-            f"the result has {len(line)} bytes, over the cap of {max_line}"
-        )
-    except Exception:
-        if isinstance(reply, list):
-            return b"[" + b",".join(encode_bounded(r, max_line)[:-1] for r in reply) + b"]\n"
-        log.exception("unencodable_result")
-        error = InternalError("the result cannot be encoded as JSON")
-    return encode_lines([failure(None if isinstance(reply, list) else reply.id, error)])
 
 
 def failure(request_id: RequestId, error: BaseException) -> Failure:

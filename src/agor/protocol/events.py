@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from agor.errors import InvalidParams
-from agor.protocol.validation import UNREADABLE, name_the_field
+from agor.protocol.validation import UNREADABLE, name_the_field, quoted
 
 BlockKind = Literal[
     "user_message", "text", "thinking", "tool_use", "tool_result", "subagent", "system", "error"
@@ -140,7 +140,7 @@ def decode_event(event_type: str, data: Raw | bytes) -> Event:
     """Read the payload of a `report_message`."""
     decoder = _decoders.get(event_type)
     if decoder is None:
-        raise InvalidParams(f"params.event_type: there is no event {event_type!r}")
+        raise InvalidParams(f"params.event_type: there is no event {quoted(event_type)}")
     try:
         return cast("Event", decoder.decode(data))
     except UNREADABLE as error:

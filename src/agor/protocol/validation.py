@@ -22,6 +22,7 @@ R = TypeVar("R")
 #: What reading hostile bytes can raise: bad JSON or the wrong form, bad UTF-8, endless nesting.
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
+_LONGEST_QUOTE = 100
 _MISSING = re.compile(r"^Object missing required field `(?P<field>[^`]+)`$")
 _PLACED = re.compile(r"^(?P<what>.*?)(?: - at `\$(?P<path>.*)`)?$", re.DOTALL)
 
@@ -43,6 +44,12 @@ class Notice(Generic[P]):
     params: type[P]
 
 
+def quoted(text: object) -> str:
+    """Quote what somebody sent, shortened: a message must not grow with it."""
+    shown = repr(text)
+    return shown if len(shown) <= _LONGEST_QUOTE else f"{shown[:_LONGEST_QUOTE]}…"
+
+
 def name_the_field(error: Exception, root: str) -> str:
     """Say in one line what is wrong and where, with the path written as a reader would."""
     if isinstance(error, RecursionError):
@@ -51,10 +58,13 @@ def name_the_field(error: Exception, root: str) -> str:
         return f"{root}: not UTF-8 at byte {error.start}"
     placed = _PLACED.match(str(error))
     what, path = (placed["what"], placed["path"] or "") if placed else (str(error), "")
+    what = what if len(what) <= _LONGEST_QUOTE else f"{what[:_LONGEST_QUOTE]}…"
     missing = _MISSING.match(what)
     if missing:
         return f"{root}{path}.{missing['field']}: required, but missing"
-    return f"{root}{path}: {what[:1].lower()}{what[1:]}"
+    # "Expected" begins a sentence, "JSON" is a name.
+    what = what if what[1:2].isupper() else what[:1].lower() + what[1:]
+    return f"{root}{path}: {what}"
 
 
 class ParamsReader(Generic[P]):
@@ -81,7 +91,7 @@ class ParamsReader(Generic[P]):
 
     def repair(self, raw: Raw) -> P:
         """Read params that are not an object, or raise `InvalidParams` naming the field."""
-        text = bytes(raw).strip()
+        text = bytes(raw).strip(b" \t\r\n")
         if self._by_name and text in (b"", b"null"):
             text = b"{}"
         try:

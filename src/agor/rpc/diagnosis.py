@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any, NamedTuple
 
 import msgspec
@@ -28,15 +29,34 @@ def diagnose(text: bytes) -> Fault:
         text.decode()
         value = msgspec.json.decode(text)
     except UNREADABLE as error:
-        return Fault(ParseError(name_the_field(error, "line")), None, meant_as_answer=False)
+        members = _members(_read_leniently(text))
+        whose = _readable_id(members) if _looks_like_answer(members) else None
+        what = name_the_field(error, "line")
+        return Fault(ParseError(what), whose, _looks_like_answer(members))
     try:
         _decode_message(text)
         what = "message: not a JSON-RPC 2.0 message"
     except UNREADABLE as error:
         what = name_the_field(error, "message")
-    members = value if isinstance(value, dict) else {}
-    spoiled_answer = "method" not in members and ("result" in members or "error" in members)
-    return Fault(InvalidRequest(what), _readable_id(members), spoiled_answer)
+    members = _members(value)
+    return Fault(InvalidRequest(what), _readable_id(members), _looks_like_answer(members))
+
+
+def _read_leniently(text: bytes) -> object:
+    """Make out what bad JSON means, if only to find who waits for it in vain."""
+    try:
+        return json.loads(text.decode(errors="replace"))
+    except (ValueError, RecursionError):
+        return None
+
+
+def _members(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _looks_like_answer(members: dict[str, Any]) -> bool:
+    called = isinstance(members.get("method"), str)
+    return not called and ("result" in members or "error" in members)
 
 
 def _readable_id(members: dict[str, Any]) -> RequestId:

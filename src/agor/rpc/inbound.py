@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import msgspec
-from msgspec import Raw
+from msgspec import UNSET, Raw
 
 from agor.errors import InvalidRequest, ParseError
-from agor.protocol.envelope import Message
+from agor.protocol.envelope import ABSENT, Message
 from agor.protocol.validation import UNREADABLE, name_the_field
 from agor.rpc.diagnosis import diagnose
 from agor.rpc.framing import OVERLONG, LineFramer
@@ -25,13 +25,20 @@ _decode_batch = msgspec.json.Decoder(list[Raw]).decode
 #: Lines of one read that are carried out before their answers leave, so that the other end can go
 #: on while we work on the rest.
 _PIECE = 32
+#: What a line that is left costs beyond its bytes.
+_LINE_COST = 64
 
 
 class Inbound:
     """The reading half of one connection."""
 
     def __init__(
-        self, serving: Serving, pending: Pending, limits: Limits, flush: Callable[[], None]
+        self,
+        serving: Serving,
+        pending: Pending,
+        limits: Limits,
+        flush: Callable[[], None],
+        stop_reading: Callable[[], None],
     ) -> None:
         self._serving = serving
         self._serve = serving.serve
@@ -39,24 +46,76 @@ class Inbound:
         self._pending = pending
         self._limits = limits
         self._flush = flush
+        self._stop_reading = stop_reading
         self._framer = LineFramer(limits.max_line)
+        self._paused = False
+        #: Lines that came while the answers to those before were not read.
+        self._left: list[bytes] = []
+        self._left_size = 0
 
     def receive(self, data: bytes) -> None:
         """Take what was read and do what it says."""
         joined = self._framer.held
         lines = self._framer.feed(data)
-        # The decoder checks the text that it decodes; payloads that stay raw are checked here.
+        # The decoder checks the text that it decodes; payloads that stay raw need it for all.
         plain = data.isascii() and not (joined and lines and not lines[0].isascii())
-        if not plain and not _is_utf8(b"\n".join(lines)):
-            for line in lines:
-                self._receive_line(line) if _is_utf8(line) else self._explain(line, None)
-        elif len(lines) == 1:
+        if len(lines) == 1 and plain and not self._paused:
             self._receive_line(lines[0])
+            if self._answers:
+                self._flush()
         else:
-            for start in range(0, len(lines), _PIECE):
-                self._receive_piece(lines[start : start + _PIECE])
-        if self._answers:
-            self._flush()
+            self._receive_lines(lines, plain=plain)
+
+    def pause(self) -> None:
+        """Do no more for the other end, until it has read its answers."""
+        self._paused = True
+
+    def resume(self) -> bool:
+        """Go on with what was left. False if too much is still left to read more."""
+        self._paused = False
+        lines, self._left, self._left_size = self._left, [], 0
+        self._receive_lines(lines, plain=False)
+        return self._left_size <= self._limits.max_left
+
+    def end(self) -> int:
+        """Finish what was left, and tell how many bytes of a line the stream ended with."""
+        while self._left:
+            self.resume()  # whether it reads or not: nothing more will come
+        held = self._framer.held
+        if held:
+            self._serving.refuse(
+                ParseError(f"the stream ended in mid-line, after {held} bytes of it")
+            )
+        return held
+
+    def _receive_lines(self, lines: list[bytes], *, plain: bool) -> None:
+        for start in range(0, len(lines), _PIECE):
+            if self._paused:
+                self._leave(lines[start:])
+                return
+            piece = lines[start : start + _PIECE]
+            if plain or _is_utf8(b"\n".join(piece)):
+                self._receive_piece(piece)
+            else:
+                for line in piece:
+                    self._receive_line(line) if _is_utf8(line) else self._explain(line, None)
+            if self._answers:
+                self._flush()
+
+    def _leave(self, lines: list[bytes]) -> None:
+        """Leave lines for later, but for answers: those ask nothing of us.
+
+        Two ends that owe each other more than fits into the sockets would else wait for each other
+        for ever, each with the other's answers unread.
+        """
+        for line in lines:
+            if _is_answer(line):
+                self._receive_line(line)
+            else:
+                self._left.append(line)
+                self._left_size += len(line) + _LINE_COST
+        if self._left_size > self._limits.max_left:
+            self._stop_reading()
 
     def _receive_piece(self, lines: list[bytes]) -> None:
         """Decode lines in one go and do what they say; if one of them is odd, one by one."""
@@ -67,8 +126,6 @@ class Inbound:
                 self._receive_line(line)
         else:
             self._serve(messages, self._answers, None)
-        if self._answers:
-            self._flush()
 
     def _receive_line(self, line: bytes) -> None:
         try:
@@ -78,20 +135,11 @@ class Inbound:
         else:
             self._serve((message,), self._answers, None)
 
-    def end(self) -> int:
-        """Tell how many bytes of an unfinished line the stream ended with."""
-        held = self._framer.held
-        if held:
-            self._serving.refuse(
-                ParseError(f"the stream ended in mid-line, after {held} bytes of it")
-            )
-        return held
-
     def _receive_odd(self, line: bytes) -> None:
         if line is OVERLONG:
             self._serving.refuse(ParseError(f"a line of over {self._limits.max_line} bytes"))
             return
-        text = line.strip()
+        text = line.strip(b" \t\r")  # what JSON takes for white space
         if text.startswith(b"["):
             self._receive_batch(text)
         elif text:
@@ -126,6 +174,17 @@ class Inbound:
             self._pending.reject(fault.request_id, fault.error.message)
         else:
             self._serving.refuse(fault.error, batch, fault.request_id)
+
+
+def _is_answer(line: bytes) -> bool:
+    if not _is_utf8(line):
+        return False
+    try:
+        message = _decode_message(line)
+    except UNREADABLE:
+        return False
+    answered = message.result is not ABSENT or message.error is not ABSENT
+    return message.method is UNSET and answered
 
 
 def _is_utf8(text: bytes) -> bool:

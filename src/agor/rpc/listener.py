@@ -21,8 +21,9 @@ from agor.rpc.unix import peer_uid
 
 log = structlog.get_logger("agor.rpc")
 
-#: How long to wait when the process has no descriptor left for another connection.
-_OUT_OF_DESCRIPTORS_WAIT = 0.1
+#: Why a connection may not be had now: it is gone again, or we have no descriptor or memory left.
+_PASSING = {errno.ECONNABORTED, errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+_PASSING_WAIT = 0.1
 
 
 class Listener:
@@ -60,15 +61,23 @@ class Listener:
             try:
                 connection, _ = await loop.sock_accept(self._sock)
             except OSError as error:
-                if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
+                if error.errno in _PASSING:
                     log.warning("cannot_accept", why=error.strerror)
-                    await asyncio.sleep(_OUT_OF_DESCRIPTORS_WAIT)
-                continue
+                    await asyncio.sleep(_PASSING_WAIT)
+                    continue
+                log.error("accepts_no_more", why=error.strerror)
+                return
             if self._refused(connection):
                 continue
-            peer = self._make_peer()
-            await loop.connect_accepted_socket(lambda peer=peer: peer, connection)  # type: ignore[misc]
-            self._peers[peer] = loop.create_task(self._watch(peer))
+            try:
+                peer = self._make_peer()
+                await loop.connect_accepted_socket(lambda peer=peer: peer, connection)  # type: ignore[misc]
+            except Exception:
+                # One that cannot be served must not end the accepting of others.
+                log.exception("cannot_serve")
+                connection.close()
+            else:
+                self._peers[peer] = loop.create_task(self._watch(peer))
 
     async def _watch(self, peer: Peer) -> None:
         ending = await peer.wait_closed()

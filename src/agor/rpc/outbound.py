@@ -51,11 +51,13 @@ class Pending:
             future.set_exception(InvalidResult("the answer has both a result and an error"))
         return True
 
-    def reject(self, request_id: RequestId, why: str) -> None:
-        """An answer came but cannot be read: its caller must not wait for a better one."""
+    def reject(self, request_id: RequestId, why: str) -> bool:
+        """Fail a request whose answer cannot be read. False if nobody waits for it."""
         future = self._take(request_id)
-        if future is not None:
-            future.set_exception(InvalidResult(f"the answer cannot be read: {why}"))
+        if future is None:
+            return False
+        future.set_exception(InvalidResult(f"the answer cannot be read: {why}"))
+        return True
 
     def fail_all(self, error: AgorError) -> None:
         """No more answers will come."""

@@ -1,8 +1,8 @@
 """One end of a conversation: how to ask, and the life of the connection.
 
 Invariants:
-- memory is bounded against an end that does not read: senders wait in `drain`, a peer that owes
-  answers stops reading questions, and an end that takes nothing for `stall_timeout` is cut off;
+- memory is bounded against an end that does not read: senders wait in `drain`, nothing is done for
+  an end that does not read its answers, and one that takes nothing for `stall_timeout` is cut off;
 - when the connection ends, every request of ours fails at once, every handler is cancelled, and
   `wait_closed` tells a clean end from a broken one.
 
@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import select
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import msgspec
+from msgspec import Raw
 
 from agor.errors import (
     BrokenFrame,
@@ -32,10 +32,11 @@ from agor.protocol.envelope import (
     CancelRequest,
     Notification,
     Request,
-    encode_bounded,
     encode_lines,
 )
 from agor.protocol.validation import UNREADABLE, Method, Notice, name_the_field
+from agor.rpc.answers import encode_carefully
+from agor.rpc.hangup import HangupWatch
 from agor.rpc.inbound import Inbound
 from agor.rpc.limits import Limits
 from agor.rpc.outbound import Pending
@@ -56,7 +57,9 @@ class Peer(asyncio.Protocol):
         self._max_line = self._limits.max_line
         self._pending = Pending(self._limits.max_in_flight)
         self._serving = Serving(routes, self._pending, self._limits.max_in_flight, self._settle)
-        self._inbound = Inbound(self._serving, self._pending, self._limits, self._settle)
+        self._inbound = Inbound(
+            self._serving, self._pending, self._limits, self._settle, self._pause_reading
+        )
         self._answers = self._serving.answers
         # The event loop calls the receiving half directly: one call less for every read.
         self.data_received = self._inbound.receive  # type: ignore[method-assign]
@@ -64,6 +67,7 @@ class Peer(asyncio.Protocol):
         self._send = self._writer.send
         self._transport: asyncio.Transport | None = None
         self._ending: Disconnected | None = None
+        self._hangup: HangupWatch | None = None
         self._close_timer: asyncio.TimerHandle | None = None
         self._closed: asyncio.Future[Disconnected] = self._loop.create_future()
 
@@ -75,24 +79,28 @@ class Peer(asyncio.Protocol):
         Raises the `RpcError` that the other end answered with, or `TimedOut`, `Overloaded`,
         `Disconnected`. A caller that is cancelled or has waited too long tells the other end so.
         """
-        await self.drain()
+        try:
+            async with asyncio.timeout(timeout):
+                await self.drain()
+                raw = await self._ask(method.name, params)
+        except TimeoutError:
+            raise TimedOut(f"no answer to {method.name} within {timeout} s") from None
+        try:
+            return msgspec.json.decode(raw, type=method.result)
+        except UNREADABLE as error:
+            raise InvalidResult(name_the_field(error, f"{method.name} result")) from None
+
+    async def _ask(self, method: str, params: Any) -> Raw:
         if self._ending is not None:
             raise self._ending.again()
         request_id, answer = self._pending.open()
         try:
             self._settle()
-            self._send(Request(request_id, method.name, params))
-            async with asyncio.timeout(timeout):
-                raw = await answer
-        except TimeoutError:
-            raise TimedOut(f"no answer to {method.name} within {timeout} s") from None
+            self._send(Request(request_id, method, params))
+            return await answer
         finally:
             if self._pending.forget(request_id) and self._transport is not None:
                 self._tell_cancelled(request_id)
-        try:
-            return msgspec.json.decode(raw, type=method.result)
-        except UNREADABLE as error:
-            raise InvalidResult(name_the_field(error, f"{method.name} result")) from None
 
     def notify(self, notice: Notice[P], params: P) -> None:
         """Tell. Between many of them use `drain`; past `max_unsent` bytes it is refused."""
@@ -133,8 +141,9 @@ class Peer(asyncio.Protocol):
             return
         self._ending = self._ending or Disconnected("the connection was closed on this side")
         self._pending.fail_all(self._ending)
-        tasks = [t for t in self._serving.cancel_all() if t is not asyncio.current_task()]
-        if tasks:
+        # A handler may close its own connection; it must live to see it done.
+        self._serving.spare(asyncio.current_task())
+        if tasks := self._serving.cancel_all():
             await asyncio.wait(tasks, timeout=self._limits.close_timeout)
         self._finish()
         await self.wait_closed()
@@ -163,7 +172,10 @@ class Peer(asyncio.Protocol):
             )
         self._pending.fail_all(self._ending)
         self._settle()
-        if self._serving.busy and not self._nobody_reads():
+        if self._serving.busy and self._transport is not None:
+            sock = self._transport.get_extra_info("socket")
+            if sock is not None:
+                self._hangup = HangupWatch(sock.fileno(), self.abort)
             return True
         self._finish()
         return False
@@ -174,6 +186,8 @@ class Peer(asyncio.Protocol):
             self._ending = Disconnected(f"the connection was lost: {exc or 'closed'}")
         if self._close_timer is not None:
             self._close_timer.cancel()
+        if self._hangup is not None:
+            self._hangup.close()
         self._transport = None
         self._writer.detach(self._ending)
         self._pending.fail_all(self._ending)
@@ -187,7 +201,7 @@ class Peer(asyncio.Protocol):
     def resume_writing(self) -> None:
         """The other end has caught up."""
         self._writer.relieve()
-        if self._transport is not None and not self._transport.is_closing():
+        if self._inbound.resume() and self._transport is not None and self._ending is None:
             self._transport.resume_reading()
 
     # ── inside ───────────────────────────────────────────────────────────────────────────────
@@ -202,35 +216,26 @@ class Peer(asyncio.Protocol):
         except Exception:  # noqa: BLE001 - one of them cannot be encoded; the next lines say which
             data = b""
         if not data or len(data) > limit:
-            data = b"".join([encode_bounded(answer, limit) for answer in answers])
+            data = encode_carefully(answers, limit)
         answers.clear()
+        if self._writer.full:
+            self._cut_off()
+            return
         self._writer.write(data)
         if self._writer.congested:
-            self._hold_questions()
+            # It asks and does not read the answers: nothing more is done for it until it does.
+            self._inbound.pause()
         if self._ending is not None and not self._serving.busy:
             self._finish()
 
-    def _hold_questions(self) -> None:
-        """It asks and does not read the answers: no more questions until it does."""
+    def _pause_reading(self) -> None:
         if self._transport is not None:
             self._transport.pause_reading()
-            if self._writer.full:
-                self._cut_off()
 
     def _tell_cancelled(self, request_id: int) -> None:
         # If this cannot be said the other end works in vain, which it must bear anyway.
         with contextlib.suppress(Disconnected, Overloaded):
             self._send(Notification(CANCEL_REQUEST, CancelRequest(request_id)))
-
-    def _nobody_reads(self) -> bool:
-        """Whether the other end is gone altogether, and has not only stopped writing."""
-        assert self._transport is not None
-        sock = self._transport.get_extra_info("socket")
-        if sock is None:
-            return self._transport.is_closing()
-        poll = select.poll()
-        poll.register(sock.fileno(), 0)
-        return bool(poll.poll(0))
 
     def _cut_off(self) -> None:
         self._ending = self._ending or PeerStalled(

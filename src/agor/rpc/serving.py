@@ -17,7 +17,7 @@ from types import CoroutineType
 from typing import Any
 
 import structlog
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from agor.errors import (
     AgorError,
@@ -32,20 +32,18 @@ from agor.protocol.envelope import (
     CANCEL_REQUEST,
     Answer,
     CancelRequest,
-    Failure,
     Message,
     RequestId,
     failure,
 )
-from agor.protocol.validation import UNREADABLE, ParamsReader
+from agor.protocol.validation import UNREADABLE, ParamsReader, quoted
+from agor.rpc.answers import Reply
 from agor.rpc.outbound import Pending
 from agor.rpc.routes import Routes
 
 log = structlog.get_logger("agor.rpc")
 
 _read_cancel = ParamsReader(CancelRequest)
-
-Reply = Answer | Failure
 
 
 class Batch:
@@ -68,6 +66,9 @@ class Serving:
         self._max_in_flight = max_in_flight
         self._flush = flush
         self._in_flight: dict[object, asyncio.Task[Any]] = {}
+        self._spared: asyncio.Task[Any] | None = None
+        #: Ids of answers that wait in a batch for the rest of it.
+        self._owed: set[RequestId] = set()
         self._faults = 0
         #: Answers that are ready and not yet written; a batch is answered by a list.
         self.answers: list[Reply | list[Reply]] = []
@@ -77,9 +78,13 @@ class Serving:
         """Whether handlers are still at work."""
         return bool(self._in_flight)
 
+    def spare(self, task: asyncio.Task[Any] | None) -> None:
+        """Leave out this one when handlers are cancelled."""
+        self._spared = task
+
     def cancel_all(self) -> list[asyncio.Task[Any]]:
         """Cancel the handlers that are still at work: nobody is left to hear their answers."""
-        tasks = list(self._in_flight.values())
+        tasks = [task for task in self._in_flight.values() if task is not self._spared]
         for task in tasks:
             task.cancel()
         return tasks
@@ -88,8 +93,8 @@ class Serving:
         """Carry out well-formed messages. This is the hot path: a few steps a message."""
         routes, in_flight = self._routes, self._in_flight
         for message in messages:
-            route = routes.get(message.method)
-            if route is None or (in_flight and message.id in in_flight):
+            route = routes.get(message.method)  # type: ignore[arg-type]  # UNSET is no key
+            if route is None or (in_flight and self._is_taken(message.id)):
                 self._serve_odd(message, batch)
                 continue
             decode, repair, handle = route
@@ -113,16 +118,16 @@ class Serving:
 
     def _serve_odd(self, message: Message, batch: Batch | None) -> None:
         method = message.method
-        if not method:
+        if method is UNSET:
             self._take_answer(message, batch)
-        elif message.id in self._in_flight:
+        elif self._is_taken(message.id):
             self.refuse(
-                InvalidRequest(f"id {message.id!r} is in use by an unanswered request"), batch
+                InvalidRequest(f"id {quoted(message.id)} is in use by an unanswered request"), batch
             )
         elif method == CANCEL_REQUEST:
             self._cancel(message, batch)
         else:
-            self._fail(message, MethodNotFound(f"there is no method {method!r}"), batch)
+            self._fail(message, MethodNotFound(f"there is no method {quoted(method)}"), batch)
 
     def _start(self, message: Message, work: Coroutine[Any, Any, Any], batch: Batch | None) -> None:
         if len(self._in_flight) >= self._max_in_flight:
@@ -163,7 +168,7 @@ class Serving:
         if message.id is not UNSET:
             self._join(failure(message.id, error), batch)
         elif isinstance(error, AgorError):
-            self.note_fault(f"notification {message.method!r}: {error.message}")
+            self.note_fault(f"notification {quoted(message.method)}: {error.message}")
 
     def _cancel(self, message: Message, batch: Batch | None) -> None:
         try:
@@ -179,11 +184,13 @@ class Serving:
     def _take_answer(self, message: Message, batch: Batch | None) -> None:
         if message.result is ABSENT and message.error is ABSENT:
             request_id = None if message.id is UNSET else message.id
-            self.refuse(InvalidRequest("neither a call nor an answer"), batch, request_id)
+            what = "message: neither a call nor an answer"
+            if not self._pending.reject(request_id, what):
+                self.refuse(InvalidRequest(what), batch, request_id)
         elif message.id is None:
             self.note_fault("the other end could not read something we sent")
         elif not self._pending.settle(message):
-            self.note_fault(f"answer to nothing: id {message.id!r}")
+            self.note_fault(f"answer to nothing: id {quoted(message.id)}")
 
     # ── what nobody should have sent ─────────────────────────────────────────────────────────
 
@@ -193,7 +200,7 @@ class Serving:
         """Answer something that is no proper request."""
         self.note_fault(error.message)
         # Under the id of an unanswered request it would look like that one's answer.
-        self._join(failure(None if request_id in self._in_flight else request_id, error), batch)
+        self._join(failure(None if self._is_taken(request_id) else request_id, error), batch)
 
     def note_fault(self, what: str) -> None:
         """Count a fault of the other end."""
@@ -204,11 +211,20 @@ class Serving:
 
     # ── answers ──────────────────────────────────────────────────────────────────────────────
 
+    def _is_taken(self, request_id: RequestId | UnsetType) -> bool:
+        """Whether an answer under this id is still owed."""
+        return request_id in self._in_flight or request_id in self._owed
+
     def _join(self, reply: Reply, batch: Batch | None) -> None:
         (self.answers if batch is None else batch.replies).append(reply)
 
     def release(self, batch: Batch) -> None:
         """One of those that hold a batch back is done; after the last, it can be answered."""
         batch.waiting -= 1
-        if not batch.waiting and batch.replies:
+        ids = {reply.id for reply in batch.replies if reply.id is not None}
+        if batch.waiting:
+            self._owed |= ids
+            return
+        self._owed -= ids
+        if batch.replies:
             self.answers.append(batch.replies)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import select
 import socket
 import threading
 from collections.abc import Callable
@@ -48,10 +49,12 @@ class StdioConnection:
         ours, theirs = socket.socketpair()
         loop = asyncio.get_running_loop()
         _, peer = await loop.create_unix_connection(make_peer, sock=ours)
-        # The incoming one may sit in a read for ever, so nobody waits for it.
-        threading.Thread(target=_copy_in, args=(reading, theirs), daemon=True).start()
-        outgoing = threading.Thread(target=_copy_out, args=(theirs, writing), daemon=True)
+        # Each has the socket for itself, so that neither closes it under the other's hands.
+        outgoing = threading.Thread(target=_copy_out, args=(theirs.dup(), writing), daemon=True)
         outgoing.start()
+        threading.Thread(
+            target=_copy_in, args=(reading, theirs, outgoing), daemon=True, name="stdio-in"
+        ).start()
         return cls(peer, outgoing)
 
     async def close(self, timeout: float = 5.0) -> None:
@@ -60,22 +63,30 @@ class StdioConnection:
         await asyncio.to_thread(self._outgoing.join, timeout)
 
 
-def _copy_in(reading: int, sock: socket.socket) -> None:
-    with contextlib.suppress(OSError):
-        while data := os.read(reading, _CHUNK):
+def _copy_in(reading: int, sock: socket.socket, outgoing: threading.Thread) -> None:
+    poll = select.poll()
+    poll.register(reading, select.POLLIN)
+    poll.register(sock, select.POLLRDHUP)  # the peer is closed, or nobody hears its answers
+    with sock, contextlib.suppress(OSError):
+        # What was said before the speaker left is still brought to the peer.
+        while any(fd == reading for fd, _ in poll.poll()) and (data := os.read(reading, _CHUNK)):
             sock.sendall(data)
-    with contextlib.suppress(OSError):
         sock.shutdown(socket.SHUT_WR)
+    # Whoever finds that we no longer read takes us for gone: not before all is said.
+    outgoing.join()
     os.close(reading)
 
 
 def _copy_out(sock: socket.socket, writing: int) -> None:
+    poll = select.poll()
+    poll.register(sock, select.POLLIN)
+    poll.register(writing, 0)  # that nobody reads it any more is told unasked
     with contextlib.suppress(OSError):
-        while data := sock.recv(_CHUNK):
+        while all(fd != writing for fd, _ in poll.poll()) and (data := sock.recv(_CHUNK)):
             view = memoryview(data)
             while view:
                 view = view[os.write(writing, view) :]
-    # Nobody reads any more, or nothing is left to say: tell the peer, in either case.
-    with contextlib.suppress(OSError):
-        sock.shutdown(socket.SHUT_RDWR)
+    # From now on the peer's writes fail, and the other thread knows.
+    with sock, contextlib.suppress(OSError):
+        sock.shutdown(socket.SHUT_RD)
     os.close(writing)

@@ -13,19 +13,16 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import structlog
-
 from agor.errors import SocketInUse, SocketUnusable
 from agor.rpc.limits import Limits
 from agor.rpc.peer import Peer
 from agor.rpc.routes import Routes
 
-log = structlog.get_logger("agor.rpc")
-
 #: Longest path that fits into a socket address on Linux, without its final zero.
 MAX_PATH = 107
 _LOCK_WAIT = 5.0
 _PROBE_WAIT = 1.0
+_RETRY_WAIT = 0.01
 
 
 async def connect(
@@ -36,20 +33,38 @@ async def connect(
 ) -> Peer:
     """Connect to a listening socket."""
     _check_length(os.fspath(path))
-    loop = asyncio.get_running_loop()
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    sock.setblocking(False)
     try:
         async with asyncio.timeout(timeout):
-            _, peer = await loop.create_unix_connection(
-                lambda: Peer(routes, limits), os.fspath(path)
-            )
+            await _connect(sock, os.fspath(path))
     except TimeoutError:
+        sock.close()
         raise SocketUnusable(f"{path} did not accept within {timeout:g} s") from None
     except OSError as error:
+        sock.close()
         raise SocketUnusable(
-            f"cannot connect to {path}: {os.strerror(error.errno or 0)}",
+            f"cannot connect to {path}: {error.strerror or error}",
             hint="Is an executor running there? Start one: agor-executor --socket PATH",
         ) from error
+    loop = asyncio.get_running_loop()
+    _, peer = await loop.create_unix_connection(lambda: Peer(routes, limits), sock=sock)
     return peer
+
+
+async def _connect(sock: socket.socket, path: str) -> None:
+    """Connect, or wait while the queue is full.
+
+    A Unix socket connects at once or not at all. Event loops take "not now" for "under way", and
+    asyncio would then take a socket that is not connected for one that is.
+    """
+    while True:
+        try:
+            sock.connect(path)
+        except BlockingIOError:
+            await asyncio.sleep(_RETRY_WAIT)
+        else:
+            return
 
 
 def bind(path: str | os.PathLike[str]) -> BoundSocket:
@@ -82,8 +97,13 @@ def inherit(fd: int) -> socket.socket:
     standard input if it came as fd 0.
     """
     try:
-        listener = socket.socket(fileno=fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 3))
+        moved = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 3)
     except OSError as error:
+        raise SocketUnusable(f"descriptor {fd} is not open: {error.strerror}") from error
+    try:
+        listener = socket.socket(fileno=moved)
+    except OSError as error:
+        os.close(moved)
         raise SocketUnusable(f"descriptor {fd} is not a socket: {error.strerror}") from error
     listening = listener.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
     if listener.family != socket.AF_UNIX or not listening:
@@ -104,13 +124,16 @@ class BoundSocket:
     def __init__(self, listener: socket.socket, path: Path) -> None:
         self.listener = listener
         self.path = path
-        self._identity = _identity(path)
 
     def remove(self) -> None:
-        """Unlink the path, unless somebody else has taken it meanwhile."""
-        with contextlib.suppress(FileNotFoundError):
-            if _identity(self.path) == self._identity:
-                self.path.unlink()
+        """Stop listening and unlink the path, unless somebody else has taken it meanwhile.
+
+        Whether it is ours cannot be told by its inode, whose number may be used again; but once
+        ours is closed, a socket that accepts is somebody else's.
+        """
+        self.listener.close()
+        with contextlib.suppress(SocketUnusable), _locked(self.path.parent):
+            _clear_stale(self.path)
 
 
 def peer_uid(sock: socket.socket) -> int:
@@ -128,11 +151,6 @@ def _check_length(path: str) -> None:
         )
 
 
-def _identity(path: Path) -> tuple[int, int]:
-    found = path.lstat()
-    return found.st_dev, found.st_ino
-
-
 def _clear_stale(path: Path) -> None:
     """Remove a socket that nobody serves; raise if somebody does, or if it is something else."""
     try:
@@ -147,7 +165,6 @@ def _clear_stale(path: Path) -> None:
             probe.connect(str(path))
         except ConnectionRefusedError:
             path.unlink()
-            log.info("stale_socket_removed", path=str(path))
             return
         except OSError as error:
             # Full backlog, no permission, no answer: alive for all we know.

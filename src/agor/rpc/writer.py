@@ -111,7 +111,8 @@ class Writer:
 
     def write(self, data: bytes) -> None:
         """Write whole lines at once, after all that was sent before."""
-        self.flush()
+        if self._size:
+            self.flush()
         if self._transport is not None:
             self._handed_over += len(data)
             self._transport.write(data)
