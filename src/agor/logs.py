@@ -5,14 +5,36 @@ Standard output belongs to the wire or to the command's own result; nothing is l
 
 from __future__ import annotations
 
+import contextlib
 import logging
-import sys
-from typing import Literal
+import os
+import select
+from typing import Literal, TextIO, cast
 
 import structlog
 
 LogFormat = Literal["console", "json"]
 LogLevel = Literal["debug", "info", "warning", "error"]
+
+
+class _Stderr:
+    """Standard error, as far as it takes anything.
+
+    A log that is full, closed, or piped to somebody who does not read must neither stop the
+    process nor hold it up. What cannot be written now is lost.
+    """
+
+    def write(self, text: str) -> int:
+        """Write without raising and without waiting."""
+        with contextlib.suppress(OSError):
+            poll = select.poll()
+            poll.register(2, select.POLLOUT)
+            if poll.poll(0):
+                os.write(2, text.encode(errors="replace"))
+        return len(text)
+
+    def flush(self) -> None:
+        """Nothing is held back."""
 
 
 def configure(level: LogLevel, form: LogFormat) -> None:
@@ -23,7 +45,7 @@ def configure(level: LogLevel, form: LogFormat) -> None:
     else:
         # Plain tracebacks: the richer ones print local variables, and those may be secrets.
         renderer = structlog.dev.ConsoleRenderer(
-            colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
+            colors=os.isatty(2), exception_formatter=structlog.dev.plain_traceback
         )
     structlog.configure(
         processors=[
@@ -34,6 +56,6 @@ def configure(level: LogLevel, form: LogFormat) -> None:
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=structlog.PrintLoggerFactory(cast("TextIO", _Stderr())),
         cache_logger_on_first_use=True,
     )

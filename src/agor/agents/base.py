@@ -30,6 +30,8 @@ from agor.protocol.methods import (
 
 #: Characters of one delta at most. A longer text is told in several, so no event nears the cap.
 MAX_DELTA = 64 * 1024
+#: Characters kept back without streaming; more are told, so that memory does not grow with them.
+_MAX_KEPT = 1024 * 1024
 
 Tell = Callable[[Event], Awaitable[None]]
 Ask = Callable[[str, dict[str, Any], str | None], Awaitable[RequestPermissionResult]]
@@ -40,9 +42,15 @@ class Turn:
     """One prompt being worked on, as its agent sees it."""
 
     def __init__(
-        self, params: ExecutePromptParams, tell: Tell, ask: Ask, fetch_key: FetchKey
+        self,
+        params: ExecutePromptParams,
+        tell: Tell,
+        ask: Ask,
+        fetch_key: FetchKey,
+        max_delta: int = MAX_DELTA,
     ) -> None:
         self.params = params
+        self.max_delta = max_delta
         #: Report an event; waits while the daemon is behind.
         self.tell = tell
         #: Ask a person whether a tool may run: name, input, tool_use_id.
@@ -71,14 +79,18 @@ class Block:
         self.block_id = block_id
         self._deltas = 0
         self._length = 0
-        self._unsent: list[str] = []
+        self._kept: list[str] = []
+        self._kept_size = 0
 
     async def add(self, text: str) -> None:
-        """Tell the next piece of the text; without streaming it is kept for the end."""
+        """Tell the next piece of the text; without streaming it is kept, within bounds."""
         if self._turn.params.stream:
             await self._tell(text)
-        else:
-            self._unsent.append(text)
+            return
+        self._kept.append(text)
+        self._kept_size += len(text)
+        if self._kept_size > _MAX_KEPT:
+            await self._tell_kept()
 
     async def update(
         self,
@@ -92,13 +104,17 @@ class Block:
 
     async def complete(self, *, is_error: bool = False) -> None:
         """Tell that this was all."""
-        if self._unsent:
-            await self._tell("".join(self._unsent))
+        await self._tell_kept()
         await self._turn.tell(BlockComplete(self.block_id, self._deltas, self._length, is_error))
 
+    async def _tell_kept(self) -> None:
+        text, self._kept, self._kept_size = "".join(self._kept), [], 0
+        await self._tell(text)
+
     async def _tell(self, text: str) -> None:
-        for start in range(0, len(text), MAX_DELTA):
-            piece = text[start : start + MAX_DELTA]
+        size = self._turn.max_delta
+        for start in range(0, len(text), size):
+            piece = text[start : start + size]
             await self._turn.tell(BlockDelta(self.block_id, self._deltas, piece))
             self._deltas += 1
             self._length += len(piece)

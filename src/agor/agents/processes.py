@@ -1,4 +1,9 @@
-"""A child process of an agent: its output as text, and an end that leaves nothing behind."""
+"""A child process of an agent: its output as text, and an end that leaves nothing behind.
+
+It is started with plain `subprocess`: a start that waits can be cancelled half-way, and would then
+leave the child's children behind. The child is reaped only after its process group was killed, so
+the group's number cannot belong to anybody else by then.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +12,7 @@ import codecs
 import contextlib
 import os
 import signal
+import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -15,19 +21,39 @@ from agor.errors import AgentFailed
 _CHUNK = 64 * 1024
 _TERM_GRACE = 2.0
 
+#: Groups that have not ended, for an end that cannot wait.
+_live_groups: set[int] = set()
+
+
+def kill_all_groups() -> None:
+    """Kill every child there is, at once."""
+    for group in tuple(_live_groups):
+        _signal_group(group, signal.SIGKILL)
+
 
 class Child:
     """A running child; standard error goes where standard output goes."""
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        assert process.stdout is not None
+        self._loop = asyncio.get_running_loop()
         self._process = process
+        self._stdout = process.stdout
+        os.set_blocking(self._stdout.fileno(), False)
+        _live_groups.add(process.pid)
+        self._exited: asyncio.Future[int] = self._loop.create_future()
+        self._pidfd = os.pidfd_open(process.pid)
+        self._loop.add_reader(self._pidfd, self._on_exit)
 
     async def output(self) -> AsyncIterator[str]:
-        """Give its output piece by piece; bytes that are not UTF-8 are shown as replacements."""
-        assert self._process.stdout is not None
+        """Give its output piece by piece, until it ends or closes it.
+
+        Bytes that are not UTF-8 are shown as replacements. What it left in the background may hold
+        the pipe open for ever, so its own end is the end.
+        """
         # Incremental: a character may be split over two reads.
         decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
-        while data := await self._process.stdout.read(_CHUNK):
+        while data := await self._read():
             if text := decoder.decode(data):
                 yield text
         if rest := decoder.decode(b"", final=True):
@@ -35,38 +61,73 @@ class Child:
 
     async def wait(self) -> int:
         """Wait for its end: the exit code, or minus the signal that killed it."""
-        return await self._process.wait()
+        return await asyncio.shield(self._exited)
 
     async def stop(self) -> None:
         """End it and its process group: TERM, then KILL."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGTERM)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_TERM_GRACE):
-                await self._process.wait()
+        _signal_group(self._process.pid, signal.SIGTERM)
+        await asyncio.wait((self._exited,), timeout=_TERM_GRACE)
         # Even if the leader ended, others of its group may not have.
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        await self._process.wait()
+        _signal_group(self._process.pid, signal.SIGKILL)
+        await self.wait()
+        _live_groups.discard(self._process.pid)
+        self._process.wait()
+        self._stdout.close()
+        os.close(self._pidfd)
+
+    def _on_exit(self) -> None:
+        self._loop.remove_reader(self._pidfd)
+        # Looked at and left unreaped, see above.
+        ended = os.waitid(os.P_PIDFD, self._pidfd, os.WEXITED | os.WNOWAIT)
+        assert ended is not None
+        exited = ended.si_code == os.CLD_EXITED
+        self._exited.set_result(ended.si_status if exited else -ended.si_status)
+
+    async def _read(self) -> bytes:
+        fd = self._stdout.fileno()
+        while True:
+            ended = self._exited.done()
+            try:
+                return os.read(fd, _CHUNK)
+            except BlockingIOError:
+                if ended:
+                    return b""
+            readable: asyncio.Future[None] = self._loop.create_future()
+            self._loop.add_reader(fd, _wake, readable)
+            try:
+                await asyncio.wait((readable, self._exited), return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                self._loop.remove_reader(fd)
 
 
 @asynccontextmanager
 async def child(command: list[str], cwd: str) -> AsyncIterator[Child]:
     """Start a command in its own process group, which ends when the block is left."""
     try:
-        process = await asyncio.create_subprocess_exec(
-            *command,
+        process = subprocess.Popen(  # noqa: ASYNC220 - see the top of this file
+            command,
             cwd=cwd,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
             start_new_session=True,
         )
-    except OSError as error:
-        raise AgentFailed(f"cannot run {command[0]!r}: {error.strerror}") from error
+    except (OSError, ValueError) as error:
+        raise AgentFailed(f"cannot run {command[0]!r}: {error}") from error
     running = Child(process)
     try:
         yield running
     finally:
         # A second cancellation must not leave the group half ended.
         await asyncio.shield(running.stop())
+
+
+def _signal_group(group: int, number: signal.Signals) -> None:
+    # EPERM: what is left of it changed its user, and is beyond us.
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, number)
+
+
+def _wake(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)

@@ -32,7 +32,7 @@ from agor.protocol.events import BlockKind, Log, MetadataUpdate, Status, TokenUs
 from agor.protocol.methods import AgentInfo
 from agor.protocol.validation import UNREADABLE, name_the_field
 
-Count = Annotated[int, Meta(ge=0)]
+Count = Annotated[int, Meta(ge=0, le=2**53)]
 
 #: Keys shorter than this would be given away by their last four characters.
 _SHORT_KEY = 12
@@ -210,5 +210,6 @@ def _describe_exit(code: int) -> str | None:
     if code == 0:
         return None
     if code < 0:
-        return f"killed by {signal.Signals(-code).name}"
+        names = {number.value: number.name for number in signal.Signals}
+        return f"killed by {names.get(-code, f'signal {-code}')}"
     return f"exit code {code}"

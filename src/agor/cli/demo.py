@@ -92,7 +92,8 @@ class DemoDaemon:
                 self._console.print(text, soft_wrap=True)
                 return RequestPermissionResult(approved=True, reason="demo without a terminal")
             prompt = Text(f"  {question} [Y/n] ", "bold yellow")
-            answer = await asyncio.to_thread(self._console.input, prompt)
+            self._console.print(prompt, end="")
+            answer = await _read_line()
         finally:
             self._view.resume()
         self.allowed = answer.strip().lower() in ("", "y", "yes")
@@ -129,6 +130,18 @@ async def _demo(console: Console, socket_path: Path, workspace: Path) -> None:
         console.print(f"executor ended ({ended.status}); nothing is left behind", style="dim")
 
 
+async def _read_line() -> str:
+    """Read a line from the terminal; its end is a no. Waits so that Ctrl-C is heard."""
+    loop = asyncio.get_running_loop()
+    typed = asyncio.Event()
+    loop.add_reader(0, typed.set)
+    try:
+        await typed.wait()
+    finally:
+        loop.remove_reader(0)
+    return sys.stdin.readline() or "no"
+
+
 async def _prompt(peer: Peer, task_id: str, script: Script, cwd: Path) -> None:
     prompt = ExecutePromptParams(
         session_token="demo",  # noqa: S106 - it guards nothing but this demo
@@ -147,7 +160,9 @@ async def _executor(path: Path, routes: Routes) -> AsyncIterator[Peer]:
     bound = unix.bind(path)
     command = [sys.executable, "-m", "agor.executor.main", "--listen-fd", "0"]
     with subprocess.Popen(  # noqa: ASYNC220 - starting it takes a millisecond
-        [*command, "--log-level", "warning"], stdin=bound.listener.fileno(), start_new_session=True
+        [*command, "--log-level", "warning", "--orphan-timeout-ms", "1000"],
+        stdin=bound.listener.fileno(),
+        start_new_session=True,
     ) as process:
         bound.listener.close()
         try:

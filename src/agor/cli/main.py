@@ -6,8 +6,10 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.text import Text
 
 import agor
+from agor import logs
 from agor.cli import demo
 from agor.errors import AgorError
 
@@ -39,11 +41,14 @@ def options(
 
 def main() -> None:
     """Run the command, and say in words what went wrong if something did."""
+    logs.configure("warning", "console")
     try:
         app()
     except AgorError as error:
-        console = Console(stderr=True)
-        console.print(f"[bold red]error:[/] {error.message}", highlight=False)
+        console = Console(stderr=True, soft_wrap=True, highlight=False)
+        console.print(Text.assemble(("error: ", "bold red"), error.message))
         if error.hint:
-            console.print(f"[dim]{error.hint}[/]", highlight=False)
+            console.print(Text(error.hint, "dim"))
         raise SystemExit(1) from None
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None

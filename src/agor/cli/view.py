@@ -37,6 +37,10 @@ _MARKS = {
 }
 
 
+#: Control characters, but for tab and newline.
+_CONTROLS = dict.fromkeys((*range(9), *range(11, 32), *range(127, 160)))
+
+
 class EventView:
     """A view on one task. Use it as a context manager, so that the terminal is left in order."""
 
@@ -161,6 +165,7 @@ class EventView:
     # ── the terminal ─────────────────────────────────────────────────────────────────────────
 
     def _print(self, line: Text) -> None:
+        line.plain = printable(line.plain)
         self._console.print(line, highlight=False, soft_wrap=True)
 
     def _refresh(self) -> None:
@@ -173,13 +178,18 @@ class EventView:
         self._live.update(Group(*parts))
 
 
+def printable(text: str) -> str:
+    """Take out what would steer the terminal: an agent must not hide what it asks for."""
+    return text.translate(_CONTROLS)
+
+
 def brief(tool_input: dict[str, Any]) -> str:
     """Put a tool's input on one line."""
     words = " ".join(
         " ".join(map(str, value)) if isinstance(value, list) else str(value)
         for value in tool_input.values()
     )
-    first, *rest = words.splitlines() or [""]
+    first, *rest = printable(words).splitlines() or [""]
     return first[:100] + ("…" if rest or len(first) > 100 else "")
 
 

@@ -10,12 +10,14 @@ import asyncio
 import time
 from typing import TypeVar
 
+import msgspec
 import structlog
 
-from agor.errors import Disconnected, Overloaded
+from agor.agents.base import MAX_DELTA
+from agor.errors import Cancelled, Disconnected, Overloaded
 from agor.executor.outbox import Outbox, TaskLog
 from agor.protocol.envelope import Notification, encode_lines
-from agor.protocol.events import EVENT_TYPES, Event
+from agor.protocol.events import EVENT_TYPES, Event, Log, TaskResult
 from agor.protocol.methods import REPORT_MESSAGE, AckMessagesParams, ReportMessageParams
 from agor.protocol.validation import Method
 from agor.rpc import Peer
@@ -27,15 +29,24 @@ log = structlog.get_logger("agor.executor")
 
 #: Events told in a row without giving anybody else a turn.
 _BURST = 64
+#: Bytes of an event's line beyond its text, with room to spare.
+_ENVELOPE = 4096
+#: Characters of an error that is left of one too long to tell.
+_SHORT = 500
 
 
 class Delivery:
     """The way to the daemon. At most one connection, the link, is the daemon's."""
 
-    def __init__(self, max_bytes: int) -> None:
+    def __init__(self, max_bytes: int, max_line: int, one_connection: bool) -> None:
+        self._max_line = max_line
+        self._one_connection = one_connection
+        #: Characters of text that fit into one event, whatever they are: six bytes at most each.
+        self.max_delta = max(1, min(MAX_DELTA, (max_line - _ENVELOPE) // 6))
         self.outbox = Outbox(max_bytes)
         self._link: Peer | None = None
         self._linked = asyncio.Event()
+        self._changed = asyncio.Event()
         self._room = asyncio.Event()
         self._moved = asyncio.Event()
         self._sender: asyncio.Task[None] | None = None
@@ -58,6 +69,7 @@ class Delivery:
         self._stop_sender()
         self.outbox.rewind()
         self._linked.set()
+        self._pulse(self._changed)
         # After the answer to the call that attached it.
         asyncio.get_running_loop().call_soon(self._push)
 
@@ -67,6 +79,7 @@ class Delivery:
             return False
         self._link = None
         self._linked.clear()
+        self._pulse(self._changed)
         self._stop_sender()
         return True
 
@@ -74,6 +87,7 @@ class Delivery:
         """Stop waiting for a daemon: whoever needs it is told that it will not come."""
         self._abandoned = why
         self._pulse(self._linked)
+        self._pulse(self._changed)
         self._pulse(self._room)
 
     # ── events ───────────────────────────────────────────────────────────────────────────────
@@ -102,13 +116,17 @@ class Delivery:
             # Encoded with the rest, in one go; whoever receives it gets it raw.
             event_data=event,  # type: ignore[arg-type]
         )
-        self.outbox.add(task, encode_lines([Notification(REPORT_MESSAGE.name, params)]))
+        line = encode_lines([Notification(REPORT_MESSAGE.name, params)])
+        if len(line) > self._max_line:
+            self.report_now(task, token, _shortened(event, len(line)))
+            return
+        self.outbox.add(task, line)
         self._push()
 
     def acknowledge(self, params: AckMessagesParams) -> None:
         """Let go of what the daemon has safe."""
         if not self.outbox.acknowledge(params.task_id, params.sequence):
-            log.warning("ack_of_nothing", task_id=params.task_id, sequence=params.sequence)
+            log.debug("ack_of_nothing", task_id=params.task_id, sequence=params.sequence)
         if self.outbox.has_room:
             self._room.set()
         self._pulse(self._moved)
@@ -129,11 +147,26 @@ class Delivery:
         """Ask the daemon, this one or the next, until there is an answer."""
         while True:
             link = await self._wait_link()
+            call = asyncio.create_task(link.call(method, params, timeout=None))
+            other = asyncio.create_task(self._wait_other_than(link))
             try:
-                return await link.call(method, params, timeout=None)
-            except Disconnected:
+                await asyncio.wait((call, other), return_when=asyncio.FIRST_COMPLETED)
+                if call.done():
+                    return call.result()
+            except (Disconnected, Cancelled):
+                # Gone, or going: that is no answer. The next daemon is asked.
                 log.info("question_cut_off", method=method.name)
-                await link.wait_closed()
+                if self._one_connection:
+                    raise Disconnected("the connection ended before the answer") from None
+                await other
+            finally:
+                call.cancel()
+                other.cancel()
+                await asyncio.gather(call, other, return_exceptions=True)
+
+    async def _wait_other_than(self, link: Peer) -> None:
+        while self._link is link and self._abandoned is None:
+            await self._changed.wait()
 
     async def _wait_link(self) -> Peer:
         while self._link is None:
@@ -179,3 +212,11 @@ class Delivery:
         event.set()
         if not was_set:
             event.clear()
+
+
+def _shortened(event: Event, size: int) -> Event:
+    """Put something in the place of an event that is over the cap: a sequence has no gaps."""
+    if isinstance(event, TaskResult) and event.error is not None:
+        error = msgspec.structs.replace(event.error, message=f"{event.error.message[:_SHORT]}…")
+        return msgspec.structs.replace(event, error=error)
+    return Log("warning", f"an event of {size} bytes was left out, it is over the cap")

@@ -18,6 +18,7 @@ import uvloop
 
 import agor
 from agor import logs
+from agor.agents.processes import kill_all_groups
 from agor.errors import AgorError, BadInput, BrokenFrame
 from agor.executor.server import Executor, Options, unix_user
 from agor.rpc import unix
@@ -26,15 +27,19 @@ from agor.rpc.stdio import StdioConnection, take_standard_streams
 
 log = structlog.get_logger("agor.executor")
 
+_LARGEST = 2**53
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command."""
+    _open_missing_streams()
     arguments = _parser().parse_args(argv)
     logs.configure(arguments.log_level, arguments.log_format)
     options = Options(
         max_line=arguments.max_line_bytes,
         outbox_bytes=arguments.outbox_bytes,
         orphan_timeout=arguments.orphan_timeout_ms / 1000,
+        one_connection=arguments.stdio,
     )
     try:
         return uvloop.run(_run(arguments, options))
@@ -97,6 +102,7 @@ def _stop_on_signals(executor: Executor) -> None:
     def stop(number: signal.Signals) -> None:
         if stopping:
             log.warning("second_signal", signal=number.name)
+            kill_all_groups()
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
         stopping.add(asyncio.create_task(executor.shut_down(number.name, timeout=0)))
@@ -139,10 +145,18 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _positive(text: str) -> int:
-    number = int(text)
-    if number <= 0:
-        raise argparse.ArgumentTypeError(f"{text} is not a positive number")
-    return number
+    if not text.isdecimal() or not 0 < int(text) <= _LARGEST:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a positive number")
+    return int(text)
+
+
+def _open_missing_streams() -> None:
+    """Fill the places of closed standard streams, lest a socket or the wire gets one of them."""
+    for fd in range(3):
+        try:
+            os.fstat(fd)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
 
 
 if __name__ == "__main__":

@@ -64,10 +64,12 @@ class Outbox:
 
     def next_unsent(self) -> bytes | None:
         """Take the next event to send; each task's in order, tasks with events one by one."""
-        for log in self.logs.values():
+        for task_id, log in self.logs.items():
             if log.unsent:
                 line = log.unsent.popleft()
                 log.unacked.append(line)
+                # To the end of the line, so that a busy task does not silence the others.
+                self.logs[task_id] = self.logs.pop(task_id)
                 return line
         return None
 

@@ -14,6 +14,7 @@ from collections import OrderedDict
 from pathlib import Path
 from typing import Any, Literal
 
+import msgspec
 import structlog
 
 from agor.agents.base import Turn
@@ -64,7 +65,9 @@ class TaskRun:
         self.log = delivery.outbox.open(params.task_id)
         self._delivery = delivery
         self._agent = find_agent(params.agentic_tool)()
-        self._turn = Turn(params, self._tell, self._ask, self._fetch_key)
+        self._turn = Turn(
+            params, self._tell, self._ask, self._fetch_key, max_delta=delivery.max_delta
+        )
         self._stop = asyncio.Event()
         self._stop_reason: str | None = None
         self.result: asyncio.Task[TaskResult] = asyncio.create_task(self._run())
@@ -110,6 +113,9 @@ class TaskRun:
         self.move(result.status)
         self._tell_now(result)
         self._delivery.outbox.close(self.log)
+        # What is remembered of it must not be as large as its prompt.
+        self.params = msgspec.structs.replace(self.params, prompt="")
+        del self._turn, self._agent
         log.info(
             "task_ended",
             task_id=self.params.task_id,
@@ -233,7 +239,7 @@ class Prompts:
 
     def _start(self, params: ExecutePromptParams) -> TaskRun:
         find_agent(params.agentic_tool)
-        if not Path(params.cwd).is_dir():
+        if not _is_folder(params.cwd):
             raise InvalidParams(f"params.cwd: {quoted(params.cwd)} is not a folder here")
         if len(self.running) >= MAX_RUNNING:
             raise Overloaded(f"{MAX_RUNNING} tasks are running already")
@@ -246,6 +252,13 @@ class Prompts:
         ended = [task_id for task_id, run in self._runs.items() if run.log.settled]
         for task_id in ended[: max(0, len(ended) - _REMEMBERED)]:
             del self._runs[task_id]
+
+
+def _is_folder(path: str) -> bool:
+    try:
+        return Path(path).is_dir()
+    except OSError:  # too long, or out of reach
+        return False
 
 
 def _check_token(run: TaskRun, token: str) -> None:

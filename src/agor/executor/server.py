@@ -54,6 +54,8 @@ class Options:
     outbox_bytes: int = 16 * 1024 * 1024
     #: Seconds without any connection after which it ends.
     orphan_timeout: float = 3600.0
+    #: There will never be another connection than the first.
+    one_connection: bool = False
 
 
 class Executor:
@@ -63,11 +65,13 @@ class Executor:
         self.executor_id = str(uuid.uuid4())
         self._options = options
         self._limits = Limits(max_line=options.max_line)
-        self._delivery = Delivery(options.outbox_bytes)
+        self._delivery = Delivery(options.outbox_bytes, options.max_line, options.one_connection)
         self._prompts = Prompts(self._delivery)
         self._connections: dict[Peer, asyncio.Task[None]] = {}
         self._ended = asyncio.Event()
-        self._closing = False
+        self._shutdown: asyncio.Task[ShutdownResult] | None = None
+        #: Connections that wait for the result of a prompt, the latest last.
+        self._asking: list[Peer] = []
         self._orphan: asyncio.Task[None] | None = None
         self._await_daemon()
 
@@ -94,6 +98,9 @@ class Executor:
         del self._connections[peer]
         if self._delivery.detach(peer):
             log.info("daemon_gone", code=ending.code, why=ending.message)
+            # Who still waits for a result gets the events before it.
+            if waiting := [other for other in self._asking if other in self._connections]:
+                self._delivery.attach(waiting[-1])
         if not self._connections:
             self._await_daemon()
 
@@ -117,8 +124,15 @@ class Executor:
         await self._ended.wait()
 
     async def shut_down(self, reason: str, timeout: float) -> ShutdownResult:
-        """Take no new work, let tasks finish within `timeout`, stop the others, and end."""
-        self._closing = True
+        """Take no new work, let tasks finish within `timeout`, stop the others, and end.
+
+        Once begun it happens, whether or not who asked for it waits.
+        """
+        if self._shutdown is None:
+            self._shutdown = asyncio.create_task(self._shut_down(reason, timeout))
+        return await asyncio.shield(self._shutdown)
+
+    async def _shut_down(self, reason: str, timeout: float) -> ShutdownResult:
         running = self._prompts.running
         log.info("shutting_down", reason=reason, tasks=len(running))
         results = [run.result for run in running]
@@ -163,11 +177,15 @@ class Executor:
 
     async def _execute_prompt(self, params: ExecutePromptParams, peer: Peer) -> TaskResult:
         """Run a task. Whoever calls this first, without a greeting, is the daemon too."""
-        if self._closing:
+        if self._shutdown is not None:
             raise HandlerFailed("this executor is shutting down", code="shutting_down")
         if not self._delivery.linked:
             self._delivery.attach(peer)
-        return await self._prompts.execute(params)
+        self._asking.append(peer)
+        try:
+            return await self._prompts.execute(params)
+        finally:
+            self._asking.remove(peer)
 
 
 def _ping(_: Nothing) -> PingResult:

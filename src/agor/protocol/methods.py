@@ -19,7 +19,7 @@ PROTOCOL_VERSION = "1.0"
 Identifier = Annotated[str, Meta(min_length=1, max_length=256)]
 Token = Annotated[str, Meta(min_length=1, max_length=1024)]
 Sequence = Annotated[int, Meta(ge=1)]
-Milliseconds = Annotated[int, Meta(ge=0)]
+Milliseconds = Annotated[int, Meta(ge=0, le=2**53)]
 Cells = Annotated[int, Meta(ge=1, le=10_000)]
 PermissionMode = Literal["default", "acceptEdits", "plan", "bypassPermissions"]
 
@@ -117,7 +117,7 @@ class ExecutePromptParams(Form):
     permission_mode: PermissionMode = "default"
     model: str | None = None
     resume: str | None = None
-    timeout_ms: Annotated[int, Meta(ge=1)] | None = None
+    timeout_ms: Annotated[int, Meta(ge=1, le=2**53)] | None = None
     stream: bool = True
 
 

@@ -98,8 +98,8 @@ def inherit(fd: int) -> socket.socket:
     """
     try:
         moved = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 3)
-    except OSError as error:
-        raise SocketUnusable(f"descriptor {fd} is not open: {error.strerror}") from error
+    except (OSError, ValueError, OverflowError) as error:
+        raise SocketUnusable(f"descriptor {fd} is not open: {error}") from error
     try:
         listener = socket.socket(fileno=moved)
     except OSError as error:
