@@ -62,6 +62,10 @@ def _ours_typed() -> Server:
     return Server("ours_typed", (sys.executable, "-m", "bench.wire.ours", "--typed"), FAST)
 
 
+def _prototype() -> Server:
+    return Server("prototype", (sys.executable, str(PEERS / "prototype.py")), FAST)
+
+
 def _node_net() -> Server:
     return Server("node_net", (tool("node"), str(PEERS / "node_net.js")), NODE)
 
@@ -94,6 +98,7 @@ BUILDERS: dict[str, Callable[[], Server]] = {
     OURS: _ours,
     "node_net": _node_net,
     "acp": _acp,
+    "prototype": _prototype,
     "ours_typed": _ours_typed,
     "node_net_tuned": _node_net_tuned,
     "vscode_jsonrpc": _vscode_jsonrpc,

@@ -108,6 +108,10 @@ class RpcError(AgorError):
         if rpc_code is not None:
             self.rpc_code = rpc_code
 
+    def again(self) -> Self:
+        """Copy it, with what the other end gave it."""
+        return type(self)(self.message, hint=self.hint, code=self.code, rpc_code=self.rpc_code)
+
 
 class ParseError(RpcError):
     """The line was not JSON, not UTF-8, or longer than the cap."""

@@ -38,7 +38,9 @@ _SHORT = 500
 class Delivery:
     """The way to the daemon. At most one connection, the link, is the daemon's."""
 
-    def __init__(self, max_bytes: int, max_line: int, one_connection: bool) -> None:
+    def __init__(
+        self, max_bytes: int, max_line: int = 16 * 1024 * 1024, one_connection: bool = False
+    ) -> None:
         self._max_line = max_line
         self._one_connection = one_connection
         #: Characters of text that fit into one event, whatever they are: six bytes at most each.

@@ -69,6 +69,7 @@ class Executor:
         self._prompts = Prompts(self._delivery)
         self._connections: dict[Peer, asyncio.Task[None]] = {}
         self._ended = asyncio.Event()
+        self._interrupted = False
         self._shutdown: asyncio.Task[ShutdownResult] | None = None
         #: Connections that wait for the result of a prompt, the latest last.
         self._asking: list[Peer] = []
@@ -130,19 +131,20 @@ class Executor:
         """
         if self._shutdown is None:
             self._shutdown = asyncio.create_task(self._shut_down(reason, timeout))
+        else:
+            # Asked again, perhaps with less patience.
+            await asyncio.wait((self._shutdown,), timeout=timeout)
+            self._cut_short(reason)
         return await asyncio.shield(self._shutdown)
 
     async def _shut_down(self, reason: str, timeout: float) -> ShutdownResult:
         running = self._prompts.running
         log.info("shutting_down", reason=reason, tasks=len(running))
         results = [run.result for run in running]
-        unfinished = running
         if results and timeout:
             await asyncio.wait(results, timeout=timeout)
-            unfinished = [run for run in running if not run.result.done()]
-        for run in unfinished:
-            run.stop(reason)
-        if unfinished:
+        self._cut_short(reason)
+        if results:
             await asyncio.wait(results)
         if self._delivery.linked:
             with contextlib.suppress(TimeoutError):
@@ -150,7 +152,12 @@ class Executor:
         self._ended.set()
         if not running:
             return ShutdownResult(status="idle")
-        return ShutdownResult(status="interrupted" if unfinished else "completed")
+        return ShutdownResult(status="interrupted" if self._interrupted else "completed")
+
+    def _cut_short(self, reason: str) -> None:
+        for run in self._prompts.running:
+            self._interrupted = True
+            run.stop(reason)
 
     # ── methods ──────────────────────────────────────────────────────────────────────────────
 

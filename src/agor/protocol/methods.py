@@ -30,11 +30,14 @@ class Form(Struct, kw_only=True, gc=False, omit_defaults=True):
     """Base of all params and results; its repr, and so any log of it, hides secrets."""
 
     def __repr__(self) -> str:
-        shown = (
-            f"{name}={'…' if name in _SECRET else repr(getattr(self, name))}"
-            for name in self.__struct_fields__
-        )
+        shown = (f"{name}={value!r}" for name, value in self.__rich_repr__())
         return f"{type(self).__name__}({', '.join(shown)})"
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        return [
+            (name, "…" if name in _SECRET else getattr(self, name))
+            for name in self.__struct_fields__
+        ]
 
 
 class Nothing(Form):
@@ -260,6 +263,7 @@ class ReportMessageParams(Struct, gc=False):
     event_data: Raw
 
     __repr__ = Form.__repr__
+    __rich_repr__ = Form.__rich_repr__
 
 
 class ReportTerminalParams(Form):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar, cast
+from typing import Generic, TypeVar, cast
 
 import msgspec
 from msgspec import Raw, Struct
@@ -96,14 +96,16 @@ class ParamsReader(Generic[P]):
             text = b"{}"
         try:
             if self._by_name and text.startswith(b"["):
-                values = msgspec.json.decode(text, type=list[Any])
-                return msgspec.convert(self._name(values), self._form)
+                text = self._name(msgspec.json.decode(text, type=list[Raw]))
             return self.decode(Raw(text))
         except UNREADABLE as error:
             raise InvalidParams(name_the_field(error, "params")) from None
 
-    def _name(self, values: list[Any]) -> dict[str, Any]:
+    def _name(self, values: list[Raw]) -> bytes:
         names = cast("type[Struct]", self._form).__struct_encode_fields__
         if len(values) > len(names):
             raise InvalidParams(f"params: expected at most {len(names)} values, got {len(values)}")
-        return dict(zip(names, values, strict=False))
+        members = (
+            b'"%b":%b' % (name.encode(), raw) for name, raw in zip(names, values, strict=False)
+        )
+        return b"{" + b",".join(members) + b"}"

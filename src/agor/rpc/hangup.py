@@ -15,7 +15,7 @@ from collections.abc import Callable
 class HangupWatch:
     """Calls back once, when nobody can read any more what is written to a descriptor."""
 
-    def __init__(self, fd: int, on_hangup: Callable[[], None]) -> None:
+    def __init__(self, fd: int, on_hangup: Callable[[], object]) -> None:
         self._loop = asyncio.get_running_loop()
         self._on_hangup = on_hangup
         self._epoll = select.epoll()

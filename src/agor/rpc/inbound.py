@@ -77,10 +77,13 @@ class Inbound:
         self._receive_lines(lines, plain=False)
         return self._left_size <= self._limits.max_left
 
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is left to do."""
+        return not self._left
+
     def end(self) -> int:
-        """Finish what was left, and tell how many bytes of a line the stream ended with."""
-        while self._left:
-            self.resume()  # whether it reads or not: nothing more will come
+        """Tell how many bytes of an unfinished line the stream ended with."""
         held = self._framer.held
         if held:
             self._serving.refuse(
@@ -103,13 +106,13 @@ class Inbound:
                 self._flush()
 
     def _leave(self, lines: list[bytes]) -> None:
-        """Leave lines for later, but for answers: those ask nothing of us.
+        """Leave requests for later, and only those: the rest asks nothing of us.
 
         Two ends that owe each other more than fits into the sockets would else wait for each other
         for ever, each with the other's answers unread.
         """
         for line in lines:
-            if _is_answer(line):
+            if _asks_nothing(line):
                 self._receive_line(line)
             else:
                 self._left.append(line)
@@ -176,15 +179,16 @@ class Inbound:
             self._serving.refuse(fault.error, batch, fault.request_id)
 
 
-def _is_answer(line: bytes) -> bool:
+def _asks_nothing(line: bytes) -> bool:
     if not _is_utf8(line):
         return False
     try:
         message = _decode_message(line)
     except UNREADABLE:
         return False
-    answered = message.result is not ABSENT or message.error is not ABSENT
-    return message.method is UNSET and answered
+    if message.method is UNSET:
+        return message.result is not ABSENT or message.error is not ABSENT
+    return message.id is UNSET
 
 
 def _is_utf8(text: bytes) -> bool:

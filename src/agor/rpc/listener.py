@@ -16,6 +16,7 @@ import structlog
 
 from agor.errors import Overloaded, RpcError, TokenRefused
 from agor.protocol.envelope import encode_lines, failure
+from agor.rpc.hangup import HangupWatch
 from agor.rpc.peer import Peer
 from agor.rpc.unix import peer_uid
 
@@ -39,6 +40,8 @@ class Listener:
         self._allowed = {0, peer_uid(sock)}
         self._peers: dict[Peer, asyncio.Task[None]] = {}
         self._accepting = asyncio.create_task(self._accept())
+        # If who made the socket shuts it down, accepting would be tried again and again.
+        self._hangup = HangupWatch(sock.fileno(), self._accepting.cancel)
 
     @property
     def connections(self) -> int:
@@ -47,6 +50,7 @@ class Listener:
 
     async def close(self) -> None:
         """Accept no more, close what is open, and free the socket."""
+        self._hangup.close()
         self._accepting.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await self._accepting

@@ -58,7 +58,8 @@ class MemoryTransport(asyncio.Transport):
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         """Set when the protocol is told to wait, and when to go on."""
-        self._high = 64 * 1024 if high is None else high
+        # On top of what a socket would take without anybody noticing.
+        self._high = _CHUNK + (64 * 1024 if high is None else high)
         self._low = self._high // 4 if low is None else low
 
     def get_write_buffer_size(self) -> int:

@@ -145,7 +145,10 @@ class Peer(asyncio.Protocol):
         self._serving.spare(asyncio.current_task())
         if tasks := self._serving.cancel_all():
             await asyncio.wait(tasks, timeout=self._limits.close_timeout)
-        self._finish()
+        self._writer.flush()
+        if self._transport is not None:
+            self._transport.close()
+            self._close_timer = self._loop.call_later(self._limits.close_timeout, self.abort)
         await self.wait_closed()
 
     def abort(self) -> None:
@@ -172,13 +175,12 @@ class Peer(asyncio.Protocol):
             )
         self._pending.fail_all(self._ending)
         self._settle()
-        if self._serving.busy and self._transport is not None:
-            sock = self._transport.get_extra_info("socket")
-            if sock is not None:
-                self._hangup = HangupWatch(sock.fileno(), self.abort)
-            return True
-        self._finish()
-        return False
+        sock = self._transport.get_extra_info("socket") if self._transport is not None else None
+        if sock is not None and self._hangup is None:
+            self._hangup = HangupWatch(sock.fileno(), self.abort)
+        self._finish_if_done()
+        # Closing is ours to do, when the last answer is out.
+        return True
 
     def connection_lost(self, exc: Exception | None) -> None:
         """It is over, whoever ended it."""
@@ -201,7 +203,10 @@ class Peer(asyncio.Protocol):
     def resume_writing(self) -> None:
         """The other end has caught up."""
         self._writer.relieve()
-        if self._inbound.resume() and self._transport is not None and self._ending is None:
+        may_read = self._inbound.resume()
+        if self._ending is not None:
+            self._finish_if_done()
+        elif may_read and self._transport is not None:
             self._transport.resume_reading()
 
     # ── inside ───────────────────────────────────────────────────────────────────────────────
@@ -225,8 +230,8 @@ class Peer(asyncio.Protocol):
         if self._writer.congested:
             # It asks and does not read the answers: nothing more is done for it until it does.
             self._inbound.pause()
-        if self._ending is not None and not self._serving.busy:
-            self._finish()
+        if self._ending is not None:
+            self._finish_if_done()
 
     def _pause_reading(self) -> None:
         if self._transport is not None:
@@ -245,11 +250,8 @@ class Peer(asyncio.Protocol):
         )
         self.abort()
 
-    def _finish(self) -> None:
-        """Close once everything is written, or after a while in any case."""
-        if self._transport is None:
-            return
-        self._writer.flush()
-        self._transport.close()
-        if self._close_timer is None:
-            self._close_timer = self._loop.call_later(self._limits.close_timeout, self.abort)
+    def _finish_if_done(self) -> None:
+        """Close after the last answer. Who reads slowly may; who does not at all is cut off."""
+        if self._transport is not None and self._inbound.idle and not self._serving.busy:
+            self._writer.flush()
+            self._transport.close()

@@ -1,7 +1,8 @@
 """What a peer serves: method name → how to read its params and whom to call.
 
 A handler is a plain function. What it returns is the result, answered at once and without a task;
-if it has to wait it returns a coroutine instead, and only then a task is made for it.
+if it has to wait it returns a coroutine instead, and only then a task is made for it. Raw JSON in a
+result is written as it is and must be free of newlines, as all that came over the wire is.
 """
 
 from __future__ import annotations

@@ -1,0 +1,1 @@
+"""What the JSON-RPC layer promises, shown over every way in."""

@@ -1,0 +1,83 @@
+"""Looking at processes through /proc: who is left, how much memory, which open files."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+import uuid
+from pathlib import Path
+
+#: Seconds for anything that should come at once; generous, because the machine may be busy.
+PATIENCE = 20.0
+
+
+class Mark:
+    """A mark in the environment, inherited by whatever is started with it, however detached."""
+
+    def __init__(self) -> None:
+        self._value = uuid.uuid4().hex
+
+    @property
+    def env(self) -> dict[str, str]:
+        """This process's environment with the mark."""
+        return os.environ | {"AGOR_TEST_MARK": self._value}
+
+    def bearers(self) -> set[int]:
+        """Find the living processes that carry the mark."""
+        wanted = f"AGOR_TEST_MARK={self._value}".encode()
+        return {pid for pid in _pids() if wanted in _environ(pid).split(b"\0")}
+
+    def wait_gone(self, *but: int) -> None:
+        """Wait until nobody else carries it; the kernel gives no event for that."""
+        deadline = time.monotonic() + PATIENCE
+        while left := self.bearers().difference(but):
+            assert time.monotonic() < deadline, f"still there: {[describe(pid) for pid in left]}"
+            time.sleep(0.01)
+
+    def end_all(self) -> None:
+        """Kill whoever still carries it."""
+        for pid in self.bearers():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def describe(pid: int) -> str:
+    """Name a process by its id and its command line."""
+    return f"{pid} {_read(pid, 'cmdline').replace(bytes(1), b' ').decode(errors='replace')}"
+
+
+def memory(pid: int, member: str = "VmRSS") -> int:
+    """Tell how many bytes of memory a process has; with VmHWM, how many it ever had."""
+    for line in _read(pid, "status").decode().splitlines():
+        name, _, value = line.partition(":")
+        if name == member:
+            return int(value.split()[0]) * 1024
+    raise AssertionError(f"no {member} of process {pid}")
+
+
+def open_files(pid: int) -> int:
+    """Count the open descriptors of a process."""
+    return len(list(Path(f"/proc/{pid}/fd").iterdir()))
+
+
+def command_line_and_environment(pid: int) -> bytes:
+    """Give what everybody with the same user can see of a process."""
+    return _read(pid, "cmdline") + _environ(pid)
+
+
+def _pids() -> list[int]:
+    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+
+
+def _environ(pid: int) -> bytes:
+    # Empty for zombies, which is as it should be: they are gone.
+    return _read(pid, "environ")
+
+
+def _read(pid: int, name: str) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/{name}").read_bytes()
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        return b""
