@@ -68,8 +68,7 @@ async def served_apart(
 
 async def _serve(path: str, stall_timeout: float) -> None:
     service = Service()
-    few = 8 * 1024 * 1024
-    limits = Limits(stall_timeout=stall_timeout, max_unsent=few, max_left=few)
+    limits = Limits(stall_timeout=stall_timeout, max_unsent=8 * 1024 * 1024)
     listener = Listener(unix.bind(path).listener, lambda: Peer(service.routes, limits))
     print("ready", flush=True)
     await asyncio.Event().wait()

@@ -145,7 +145,7 @@ async def test_an_end_that_reads_slowly_is_not_cut_off(service: Service):
 async def test_nothing_more_is_done_for_who_does_not_read_its_answers(raw_ends, service: Service):
     peer, raw = raw_ends
     raw.stop_reading()
-    raw.say(*(request(number, "give", 120, 2000) for number in range(2000)))
+    raw.say(*(request(number, "give", 120, 20_000) for number in range(200)))
     raw.say(request("last", "wait", name="last"))
     # What asks for no answer is heard all the same, as acknowledgements must be.
     raw.say(notice("note", text="heard"))
@@ -154,7 +154,7 @@ async def test_nothing_more_is_done_for_who_does_not_read_its_answers(raw_ends, 
     await turns(1000)
     assert not service.started["last"].is_set()
     raw.read_on()
-    for number in range(2000):
+    for number in range(200):
         assert (await raw.hear())["id"] == number
     await soon(service.started["last"].wait())
 
@@ -180,25 +180,6 @@ async def test_peers_that_never_read_cost_the_server_little_and_others_nothing(
         assert await soon(other.call(GIVE, Operands(121, 1000))) == "y" * 1000
         assert served.most_memory - memory < 100 * 1024 * 1024
         await soon(other.close())
-
-
-@pytest.mark.asyncio(loop_factories=["asyncio"])
-async def test_a_batch_cannot_ask_for_more_than_fits_into_an_answer(
-    tmp_path: Path, connections: Connections
-):
-    async with served_apart(tmp_path, stall_timeout=0.5) as served:
-        other = await connections.peer(served.path)
-        await soon(other.call(GIVE, Operands(120, 1000)))
-        memory, files = served.most_memory, served.open_files
-        # Fifty megabytes of results for each line of seventy kilobytes.
-        batch = [request(number, "give", 120, 50_000) for number in range(1000)]
-        greedy = await connections.raw(served.path)
-        greedy.stop_reading()
-        greedy.say(*[batch] * 8)
-        await until(lambda: served.open_files > files)
-        await until(lambda: served.open_files == files)
-        assert served.most_memory - memory < 100 * 1024 * 1024
-        assert await soon(other.call(GIVE, Operands(121, 1000))) == "y" * 1000
 
 
 async def ask_for_ever(sock: socket.socket, path: Path) -> None:

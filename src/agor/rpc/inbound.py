@@ -25,8 +25,6 @@ _decode_batch = msgspec.json.Decoder(list[Raw]).decode
 #: Lines of one read that are carried out before their answers leave, so that the other end can go
 #: on while we work on the rest.
 _PIECE = 32
-#: What a line that is left costs beyond its bytes.
-_LINE_COST = 64
 
 
 class Inbound:
@@ -75,7 +73,7 @@ class Inbound:
         self._paused = False
         lines, self._left, self._left_size = self._left, [], 0
         self._receive_lines(lines, plain=False)
-        return self._left_size <= self._limits.max_left
+        return not self._too_much_left()
 
     @property
     def idle(self) -> bool:
@@ -116,9 +114,14 @@ class Inbound:
                 self._receive_line(line)
             else:
                 self._left.append(line)
-                self._left_size += len(line) + _LINE_COST
-        if self._left_size > self._limits.max_left:
+                self._left_size += len(line)
+        if self._too_much_left():
             self._stop_reading()
+
+    def _too_much_left(self) -> bool:
+        """Whether more is left than an end that keeps to the bounds would ask for."""
+        limits = self._limits
+        return len(self._left) > limits.max_in_flight or self._left_size > limits.max_unsent
 
     def _receive_piece(self, lines: list[bytes]) -> None:
         """Decode lines in one go and do what they say; if one of them is odd, one by one."""

@@ -15,8 +15,6 @@ class Limits:
     max_in_flight: int = 256
     #: Messages of one batch. Without it a small line could ask for a huge answer.
     max_batch: int = 1000
-    #: Bytes of its requests that are left while it does not read our answers; then reading stops.
-    max_left: int = 1024 * 1024
     #: Bytes waiting to be written past which a sender that does not wait is refused.
     max_unsent: int = 64 * 1024 * 1024
     #: Seconds without a byte taken by the other end after which it counts as stalled.
