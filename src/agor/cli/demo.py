@@ -56,10 +56,7 @@ IF_ALLOWED: Script = [
     {"run": ["sh", "-c", f'echo "{PROGRAM}" > hello.py && python3 hello.py']},
     {"delay_ms": 400},
     {"key": "ANTHROPIC_API_KEY"},
-    {
-        "text": "Done. The key for the model was fetched only when it was needed; it was in no "
-        "environment and on no command line.\n"
-    },
+    {"text": "Done. The key came when it was needed, and is in no environment and no argv.\n"},
 ]
 IF_DENIED: Script = [{"text": "Then I leave the folder as it is.\n"}]
 
