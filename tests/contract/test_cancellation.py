@@ -13,7 +13,7 @@ from agor.protocol.validation import Method, Notice
 from agor.rpc import Limits
 from tests.contract.raw_end import notice, request
 from tests.contract.service import NOTE, SUBTRACT, WAIT, Name, Nothing, Operands, Service, Text
-from tests.contract.waiting import soon, until
+from tests.contract.waiting import soon, turns, until
 from tests.contract.ways import Way
 
 
@@ -113,6 +113,22 @@ async def test_a_request_cancelled_before_it_began_is_answered_too(raw_ends, ser
     answer = await raw.ask(request(1, "wait", name="job"), notice("$/cancelRequest", id=1))
     assert (answer["id"], answer["error"]["code"]) == (1, -32006)
     assert not service.started["job"].is_set()
+
+
+async def test_a_request_cancelled_while_it_waits_its_turn_is_never_carried_out(
+    raw_ends, service: Service
+):
+    peer, raw = raw_ends
+    # So many answers that what comes after them is left until they are read.
+    raw.stop_reading()
+    raw.say(*(request(number, "give", 120, 20_000) for number in range(200)))
+    raw.say(request("job", "wait", name="job"), notice("$/cancelRequest", id="job"))
+    await until(lambda: peer.congested)
+    await turns(1000)
+    raw.read_on()
+    answers = {answer["id"]: answer for answer in [await raw.hear() for _ in range(201)]}
+    assert answers["job"]["error"]["code"] == -32006
+    assert service.started["job"].is_set() == service.cancelled["job"].is_set()
 
 
 @pytest.mark.parametrize("params", [{"id": 99}, {"id": "1"}, {}, {"id": None}, {"id": []}, [], 7])

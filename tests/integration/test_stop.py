@@ -32,7 +32,7 @@ def executor(own_executor: ExecutorProcess) -> ExecutorProcess:
 async def test_a_stop_ends_a_whole_group_that_ignores_the_polite_signal(executor, side):
     run = side.start([{"run": ["sh", "-c", STUBBORN]}, {"text": "never"}])
     await side.until(lambda: "up" in side.text(run.get_name()))
-    assert len(executor.offspring()) >= 5
+    assert len(executor.offspring()) >= 2
     assert (await side.stop(run.get_name())).stopped
     executor.wait_childless()
     assert (await run).status == "cancelled"

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import UNSET, Raw
 
 from agor.errors import InvalidRequest, ParseError
-from agor.protocol.envelope import ABSENT, Message
+from agor.protocol.envelope import ABSENT, CANCEL_REQUEST, Message
 from agor.protocol.validation import UNREADABLE, name_the_field
 from agor.rpc.diagnosis import diagnose
 from agor.rpc.framing import OVERLONG, LineFramer
@@ -191,7 +191,8 @@ def _asks_nothing(line: bytes) -> bool:
         return False
     if message.method is UNSET:
         return message.result is not ABSENT or message.error is not ABSENT
-    return message.id is UNSET
+    # A cancellation must not overtake the request that it is about.
+    return message.id is UNSET and message.method != CANCEL_REQUEST
 
 
 def _is_utf8(text: bytes) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from typing import Any
 
 from msgspec import UNSET, Raw
@@ -18,6 +19,7 @@ class Pending:
         self._max_in_flight = max_in_flight
         self._futures: dict[Any, asyncio.Future[Raw]] = {}
         self._last_id = 0
+        self._given_up: deque[RequestId] = deque(maxlen=max_in_flight)
 
     def __len__(self) -> int:
         return len(self._futures)
@@ -36,13 +38,18 @@ class Pending:
 
     def forget(self, request_id: int) -> bool:
         """Stop waiting. True if there was still something to wait for."""
-        return self._futures.pop(request_id, None) is not None
+        if self._futures.pop(request_id, None) is None:
+            return False
+        self._given_up.append(request_id)
+        return True
 
     def settle(self, message: Message) -> bool:
         """Hand an answer to who asked. False if nobody did, or no longer waits."""
-        future = self._take(None if message.id is UNSET else message.id)
+        request_id = None if message.id is UNSET else message.id
+        future = self._take(request_id)
         if future is None:
-            return False
+            # The last word on a request that was cancelled is no surprise.
+            return request_id in self._given_up
         if message.error is ABSENT:
             future.set_result(message.result)
         elif message.result is ABSENT:
