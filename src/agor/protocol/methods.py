@@ -23,7 +23,8 @@ Milliseconds = Annotated[int, Meta(ge=0, le=2**53)]
 Cells = Annotated[int, Meta(ge=1, le=10_000)]
 PermissionMode = Literal["default", "acceptEdits", "plan", "bypassPermissions"]
 
-_SECRET = ("session_token", "api_key")
+#: Members never shown: keys, and what people type or put into environments.
+_SECRET = ("session_token", "api_key", "env", "data")
 
 
 class Form(Struct, kw_only=True, gc=False, omit_defaults=True):
