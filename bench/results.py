@@ -64,14 +64,13 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Goal:
-    """A bound on the ratio ours / peer, or peer / ours where less is better, of one metric."""
+    """A bound on the ratio ours / peer of one metric."""
 
     name: str
     metric: str
     peer: str
     relation: Literal["<=", ">="]
     bound: float
-    peer_over_ours: bool = False
 
     def judge(self, samples: Samples, skipped: Mapping[str, str]) -> Verdict:
         """Compare the medians; the ratios of the single rounds show how steady they are."""
@@ -79,20 +78,17 @@ class Goal:
         peer = values(samples, self.peer, self.metric)
         ratio = None
         if ours and peer:
-            ratio = self._ratio(statistics.median(ours), statistics.median(peer))
+            ratio = statistics.median(ours) / statistics.median(peer)
         return Verdict(
             name=self.name,
             ours=statistics.median(ours) if ours else None,
             peer=statistics.median(peer) if peer else None,
             ratio=ratio,
-            round_ratios=[self._ratio(*both) for both in zip(ours, peer, strict=False)],
+            round_ratios=[one / other for one, other in zip(ours, peer, strict=False)],
             goal=f"{self.relation}{self.bound:g}",
             ok=ratio is not None and self._met(ratio),
             reason="" if ratio is not None else self._reason(skipped),
         )
-
-    def _ratio(self, ours: float, peer: float) -> float:
-        return peer / ours if self.peer_over_ours else ours / peer
 
     def _met(self, ratio: float) -> bool:
         return ratio <= self.bound if self.relation == "<=" else ratio >= self.bound
