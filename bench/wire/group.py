@@ -40,7 +40,7 @@ def run(options: Options) -> GroupResult:
     samples: dict[str, list[dict[str, float]]] = {server.name: [] for server in lineup.servers}
     for number in range(1, options.rounds + 1 if lineup.servers else 1):
         print(f"wire: round {number} of {options.rounds}", file=sys.stderr)
-        for name, measured in _round(lineup).items():
+        for name, measured in _round(lineup, number).items():
             samples[name].append(measured)
     return GroupResult(
         table=table(samples, lineup.skipped),
@@ -50,12 +50,17 @@ def run(options: Options) -> GroupResult:
     )
 
 
-def _round(lineup: Lineup) -> dict[str, dict[str, float]]:
-    """Every measure once on every server; those that wait their turn are idle."""
+def _round(lineup: Lineup, number: int) -> dict[str, dict[str, float]]:
+    """Every measure once on every server; those that wait their turn are idle.
+
+    Another server begins in each round: it matters who ran right before.
+    """
     measured: dict[str, dict[str, float]] = {server.name: {} for server in lineup.servers}
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="agor-bench-")))
         processes = [stack.enter_context(running(server, directory)) for server in lineup.servers]
+        first = number % len(processes)
+        processes = processes[first:] + processes[:first]
         for measure in MEASURES:
             for process in processes:
                 if measure in process.server.counts:

@@ -57,14 +57,19 @@ def running(server: Server, directory: Path) -> Iterator[Running]:
 
 @contextmanager
 def pinned(process: Running, core: int) -> Iterator[None]:
-    """Keep the thread that serves on one core; a runtime's helper threads stay free."""
+    """Keep a whole process on one core, with the helper threads that its runtime has."""
     before = os.sched_getaffinity(process.pid)
-    os.sched_setaffinity(process.pid, {core})
+    _pin(process.pid, {core})
     try:
         yield
     finally:
-        with suppress(ProcessLookupError):
-            os.sched_setaffinity(process.pid, before)
+        _pin(process.pid, before)
+
+
+def _pin(pid: int, cores: set[int]) -> None:
+    with suppress(FileNotFoundError, ProcessLookupError):
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            os.sched_setaffinity(int(thread.name), cores)
 
 
 def _wait_until_ready(process: subprocess.Popen[bytes], started: Running) -> None:

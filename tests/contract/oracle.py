@@ -118,9 +118,8 @@ def _expect_call(method: str, params: Any, given: bool, request_id: Any) -> Want
             return Wanted(frozenset(), ids, result=sum(params) if method == "sum" else None)
         return Wanted(frozenset({INVALID_PARAMS}), ids)
     if method == "$/cancelRequest":
-        target = params.get("id") if isinstance(params, dict) else params
-        if isinstance(target, list):
-            target = target[0] if len(target) == 1 else None
+        named = params.get("id") if isinstance(params, dict) else None
+        target = params[0] if isinstance(params, list) and len(params) == 1 else named
         if target is not None and _is_id(target):
             return Wanted(frozenset(), ids, result=None)
         return Wanted(frozenset({INVALID_PARAMS}), ids)

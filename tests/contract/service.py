@@ -41,6 +41,7 @@ GIVE: Method[Operands, str] = Method("give", Operands, str)
 RAISE: Method[Name, None] = Method("raise", Name, type(None))
 MISSING: Method[Nothing, int] = Method("there_is_no_such_method", Nothing, int)
 NOTE: Notice[Text] = Notice("note", Text)
+LAID_OUT: Method[Text, Any] = Method("laid_out", Text, dict)
 PASSED_ON: Notice[Any] = Notice("passed_on", dict)
 
 #: Notifications that the examples of the specification send.
@@ -61,6 +62,8 @@ class Service:
         self.notes: list[str] = []
         self.heard: list[tuple[str, list[int]]] = []
         self.passed_on: list[bytes] = []
+        #: How many of them came together.
+        self.runs: list[int] = []
         #: How each `wait` ends; a test sets the result or the exception.
         self.gates: dict[str, asyncio.Future[str]] = {}
         self.started: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
@@ -79,8 +82,9 @@ class Service:
         routes.on(WAIT, self._wait)
         routes.on(GIVE, lambda params: chr(params.minuend) * params.subtrahend)
         routes.on(RAISE, self._raise)
+        routes.on(LAID_OUT, lambda params: Raw(params.text.encode()))
         routes.on_notice(NOTE, lambda params: self.notes.append(params.text))
-        routes.on_raw_notice(PASSED_ON, self._pass_on)
+        routes.on_stream(PASSED_ON, self._pass_on)
         for name in HEARD:
             routes.on_notice(Notice(name, list[int]), self._hear(name))
 
@@ -109,8 +113,12 @@ class Service:
     def _raise(self, params: Name) -> None:
         raise self.errors[params.name]
 
-    def _pass_on(self, params: Raw) -> None:
-        self.passed_on.append(bytes(params))
+    def _pass_on(self, run: list[Raw]) -> None:
+        self.runs.append(len(run))
+        params = [bytes(each) for each in run]
+        if b'{"break": true}' in params:
+            raise RuntimeError("asked to break")
+        self.passed_on += params
 
     def _hear(self, name: str):
         return lambda params: self.heard.append((name, params))

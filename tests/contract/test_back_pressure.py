@@ -182,6 +182,25 @@ async def test_peers_that_never_read_cost_the_server_little_and_others_nothing(
         await soon(other.close())
 
 
+@pytest.mark.asyncio(loop_factories=["asyncio"])
+async def test_a_batch_cannot_ask_for_more_than_fits_into_an_answer(
+    tmp_path: Path, connections: Connections
+):
+    async with served_apart(tmp_path, stall_timeout=0.5) as served:
+        other = await connections.peer(served.path)
+        await soon(other.call(GIVE, Operands(120, 1000)))
+        memory, files = served.most_memory, served.open_files
+        # Fifty megabytes of results for each line of seventy kilobytes.
+        batch = [request(number, "give", 120, 50_000) for number in range(1000)]
+        greedy = await connections.raw(served.path)
+        greedy.stop_reading()
+        greedy.say(*[batch] * 8)
+        await until(lambda: served.open_files > files)
+        await until(lambda: served.open_files == files)
+        assert served.most_memory - memory < 100 * 1024 * 1024
+        assert await soon(other.call(GIVE, Operands(121, 1000))) == "y" * 1000
+
+
 async def ask_for_ever(sock: socket.socket, path: Path) -> None:
     """Ask for 100 KB again and again and read none of it, until we are cut off."""
     loop = asyncio.get_running_loop()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 
 import pytest
 
@@ -74,6 +75,20 @@ async def test_a_handler_may_ask_back_before_it_answers(peers, service: Service)
 
     service.routes.on(ask_back, handle)
     assert await soon(here.call(ask_back, Nothing())) == "what was it?"
+
+
+async def test_a_stream_keeps_its_order_among_all_else_and_a_bug_in_taking_it_ends_nothing(
+    raw_ends, service: Service
+):
+    _, raw = raw_ends
+    numbers = [notice("passed_on", n=number) for number in range(500)]
+    raw.say(*numbers[:300], request(1, "subtract", 2, 1), *numbers[300:])
+    assert (await raw.hear())["result"] == 1
+    raw.say({"jsonrpc": "2.0", "method": "passed_on", "params": {"break": True}})
+    raw.say(request(2, "subtract", 3, 1))
+    assert (await raw.hear())["result"] == 2
+    assert [json.loads(params)["n"] for params in service.passed_on] == list(range(500))
+    assert max(service.runs) > 1, "what came together is handed over together"
 
 
 async def test_notifications_arrive_once_each_and_in_order(peers, service: Service):

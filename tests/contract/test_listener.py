@@ -41,6 +41,8 @@ async def test_connections_past_the_bound_are_told_so_and_room_is_made_again(
     refused = await connections.raw(bound.path)
     (answer,) = await refused.rest()
     assert (answer["id"], answer["error"]["code"]) == (None, -32001)
+    with pytest.raises(Disconnected, match="2 connections are open already"):
+        await soon((await connections.peer(bound.path)).call(SUBTRACT, Operands(2, 1)))
     await soon(first.close())
     await until(lambda: listener.connections == 1)
     third = await connections.peer(bound.path)

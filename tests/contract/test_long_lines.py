@@ -92,3 +92,26 @@ async def test_no_line_over_the_cap_is_ever_written(raw_ends):
     for size in (CAP - 60, CAP - 37, CAP - 36, CAP - 35, CAP):
         raw.say(request(1, "give", 120, size))
         assert len(await raw.line()) <= CAP
+
+
+async def test_a_result_that_spans_lines_is_still_written_as_one(raw: RawEnd):
+    raw.say(
+        request(1, "subtract", 2, 1),
+        request(2, "laid_out", text='{\n  "a": [1,\n 2]\n}'),
+        [request(3, "laid_out", text='{\n  "b": 1\n}'), request(4, "subtract", 2, 1)],
+        request(5, "laid_out", text='{"a": "\n"}'),
+        request(6, "subtract", 2, 1),
+    )
+    first, laid_out, batch, broken, last = [await raw.hear() for _ in range(5)]
+    assert (first["result"], last["result"]) == (1, 1)
+    assert laid_out == {"jsonrpc": "2.0", "id": 2, "result": {"a": [1, 2]}}
+    assert [answer["result"] for answer in batch] == [{"b": 1}, 1]
+    assert (broken["id"], broken["error"]["code"]) == (5, -32603)
+
+
+async def test_a_batch_whose_answers_do_not_fit_into_a_line_is_told_so_under_each_id(raw: RawEnd):
+    raw.say([request(number, "give", 120, CAP // 4) for number in range(8)])
+    answers = await raw.hear()
+    assert [answer["id"] for answer in answers] == list(range(8))
+    assert {answer["error"]["code"] for answer in answers} == {-32000}
+    assert str(CAP) in answers[0]["error"]["message"]

@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT: tasks are told as cancelled, nothing is left, and the exit code is 0."""
+"""Signals that end it: tasks are told as cancelled, nothing is left, and the exit code is 0."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 from agor.protocol.events import TaskResult
 from tests.integration.daemon_side import Daemon, daemon
 
-SIGNALS = [signal.SIGTERM, signal.SIGINT]
-STUBBORN = "trap '' TERM INT; sleep 1001 & sleep 1002 & echo up; while :; do sleep 1003; done"
+SIGNALS = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP]
+STUBBORN = "trap '' TERM INT HUP; sleep 1001 & sleep 1002 & echo up; while :; do sleep 1003; done"
 
 
 async def cancelled(side: Daemon, task: str) -> TaskResult:

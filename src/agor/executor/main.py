@@ -107,8 +107,10 @@ def _stop_on_signals(executor: Executor) -> None:
             os.kill(os.getpid(), number)
         stopping.add(asyncio.create_task(executor.shut_down(number.name, timeout=0)))
 
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop, number)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        # Who was told to outlive its terminal (nohup) ignores the hang-up already.
+        if number is not signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
+            loop.add_signal_handler(number, stop, number)
 
 
 def _parser() -> argparse.ArgumentParser:

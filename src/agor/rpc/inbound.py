@@ -13,11 +13,12 @@ from msgspec import UNSET, Raw
 from agor.errors import InvalidRequest, ParseError
 from agor.protocol.envelope import ABSENT, CANCEL_REQUEST, Message
 from agor.protocol.validation import UNREADABLE, name_the_field
+from agor.rpc.answers import Batch
 from agor.rpc.diagnosis import diagnose
 from agor.rpc.framing import OVERLONG, LineFramer
 from agor.rpc.limits import Limits
 from agor.rpc.outbound import Pending
-from agor.rpc.serving import Batch, Serving
+from agor.rpc.serving import Serving
 
 _decode_message = msgspec.json.Decoder(Message).decode
 _decode_batch = msgspec.json.Decoder(list[Raw]).decode
@@ -40,12 +41,14 @@ class Inbound:
     ) -> None:
         self._serving = serving
         self._serve = serving.serve
+        self._serve_run = serving.serve_run
         self._answers = serving.answers
         self._pending = pending
         self._limits = limits
+        self._max_line = limits.max_line
         self._flush = flush
         self._stop_reading = stop_reading
-        self._framer = LineFramer(limits.max_line)
+        self._framer = LineFramer(self._max_line)
         self._paused = False
         #: Lines that came while the answers to those before were not read.
         self._left: list[bytes] = []
@@ -53,16 +56,24 @@ class Inbound:
 
     def receive(self, data: bytes) -> None:
         """Take what was read and do what it says."""
-        joined = self._framer.held
-        lines = self._framer.feed(data)
         # The decoder checks the text that it decodes; payloads that stay raw need it for all.
-        plain = data.isascii() and not (joined and lines and not lines[0].isascii())
-        if len(lines) == 1 and plain and not self._paused:
-            self._receive_line(lines[0])
-            if self._answers:
-                self._flush()
-        else:
-            self._receive_lines(lines, plain=plain)
+        plain = data.isascii()
+        joined = self._framer.held
+        whole = data.find(b"\n") == len(data) - 1 <= self._max_line
+        if whole and plain and not joined and not self._paused:
+            # One line, as from anybody who waits for an answer before asking again.
+            try:
+                message = _decode_message(data)
+            except UNREADABLE:
+                pass  # It is odd, and goes the long way.
+            else:
+                self._serve((message,), None)
+                if self._answers:
+                    self._flush()
+                return
+        lines = self._framer.feed(data)
+        plain = plain and not (joined and lines and not lines[0].isascii())
+        self._receive_lines(lines, plain=plain)
 
     def pause(self) -> None:
         """Do no more for the other end, until it has read its answers."""
@@ -98,8 +109,7 @@ class Inbound:
             if plain or _is_utf8(b"\n".join(piece)):
                 self._receive_piece(piece)
             else:
-                for line in piece:
-                    self._receive_line(line) if _is_utf8(line) else self._explain(line, None)
+                self._receive_each(piece)
             if self._answers:
                 self._flush()
 
@@ -128,10 +138,16 @@ class Inbound:
         try:
             messages = list(map(_decode_message, lines))
         except UNREADABLE:
-            for line in lines:
-                self._receive_line(line)
+            self._receive_each(lines)
         else:
-            self._serve(messages, self._answers, None)
+            self._serve_run(messages)
+
+    def _receive_each(self, lines: list[bytes]) -> None:
+        for number, line in enumerate(lines):
+            if self._paused:
+                self._leave(lines[number:])
+                return
+            self._receive_line(line) if _is_utf8(line) else self._explain(line, None)
 
     def _receive_line(self, line: bytes) -> None:
         try:
@@ -139,7 +155,7 @@ class Inbound:
         except UNREADABLE:
             self._receive_odd(line)
         else:
-            self._serve((message,), self._answers, None)
+            self._serve((message,), None)
 
     def _receive_odd(self, line: bytes) -> None:
         if line is OVERLONG:
@@ -163,15 +179,18 @@ class Inbound:
                 InvalidRequest(f"a batch has 1 to {most} messages, not {len(items)}")
             )
             return
-        batch = Batch()
+        batch = Batch(self._limits.max_line)
         for item in items:
             try:
                 message = _decode_message(item)
             except UNREADABLE:
                 self._explain(bytes(item), batch)
             else:
-                self._serve((message,), batch.replies, batch)
+                self._serve((message,), batch)
         self._serving.release(batch)
+        if self._answers:
+            # Its answer may be as long as a line can be: not two of them before the first is out.
+            self._flush()
 
     def _explain(self, text: bytes, batch: Batch | None) -> None:
         fault = diagnose(text)

@@ -171,7 +171,7 @@ class Peer(asyncio.Protocol):
             self._ending = (
                 BrokenFrame(f"the connection ended in mid-line, after {held} bytes of it")
                 if held
-                else Disconnected("the other end closed the connection")
+                else Disconnected(self._told("the other end closed the connection"))
             )
         self._pending.fail_all(self._ending)
         self._settle()
@@ -185,7 +185,7 @@ class Peer(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """It is over, whoever ended it."""
         if self._ending is None:
-            self._ending = Disconnected(f"the connection was lost: {exc or 'closed'}")
+            self._ending = Disconnected(self._told(f"the connection was lost: {exc or 'closed'}"))
         if self._close_timer is not None:
             self._close_timer.cancel()
         if self._hangup is not None:
@@ -220,18 +220,24 @@ class Peer(asyncio.Protocol):
             data = encode_lines(answers)
         except Exception:  # noqa: BLE001 - one of them cannot be encoded; the next lines say which
             data = b""
-        if not data or len(data) > limit:
+        if len(data) > limit or data.count(b"\n") != len(answers):
             data = encode_carefully(answers, limit)
         answers.clear()
-        if self._writer.full:
+        writer = self._writer
+        if writer.congested and writer.full:
             self._cut_off()
             return
-        self._writer.write(data)
-        if self._writer.congested:
+        writer.write(data)
+        if writer.congested:
             # It asks and does not read the answers: nothing more is done for it until it does.
             self._inbound.pause()
         if self._ending is not None:
             self._finish_if_done()
+
+    def _told(self, ending: str) -> str:
+        """Add the reason, if the other end gave one before it hung up."""
+        complaint = self._serving.complaint
+        return ending if complaint is None else f"{ending}, saying: {complaint}"
 
     def _pause_reading(self) -> None:
         if self._transport is not None:

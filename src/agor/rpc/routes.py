@@ -2,7 +2,7 @@
 
 A handler is a plain function. What it returns is the result, answered at once and without a task;
 if it has to wait it returns a coroutine instead, and only then a task is made for it. Raw JSON in a
-result is written as it is and must be free of newlines, as all that came over the wire is.
+result is written as it is.
 """
 
 from __future__ import annotations
@@ -26,6 +26,11 @@ Route = tuple[Callable[[Raw], Any] | None, Callable[[Raw], Any], Callable[[Any],
 class Routes(dict[str, Route]):
     """The table of one peer. It may be shared by many connections; it holds no state of theirs."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        #: Those that take all that came together of one notification.
+        self.streams: dict[str, Callable[[list[Raw]], None]] = {}
+
     def on(self, method: Method[P, R], handle: Callable[[P], R | Coroutine[Any, Any, R]]) -> None:
         """Serve a method."""
         reader = ParamsReader(method.params)
@@ -36,9 +41,13 @@ class Routes(dict[str, Route]):
         reader = ParamsReader(notice.params)
         self._add(notice.name, (reader.decode, reader.repair, handle))
 
-    def on_raw_notice(self, notice: Notice[Any], handle: Callable[[Raw], None]) -> None:
-        """Take a notification whose params are only passed on: well-formed JSON, not decoded."""
-        self._add(notice.name, (None, _as_they_are, handle))
+    def on_stream(self, notice: Notice[Any], take: Callable[[list[Raw]], None]) -> None:
+        """Take a notification of which there are many, and whose params are only passed on.
+
+        They are well-formed JSON and not decoded. What came together is handed over together.
+        """
+        self._add(notice.name, (None, _as_they_are, lambda params: take([params])))
+        self.streams[notice.name] = take
 
     def _add(self, name: str, route: Route) -> None:
         if name in self:

@@ -17,7 +17,7 @@ from types import CoroutineType
 from typing import Any
 
 import structlog
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Raw, UnsetType
 
 from agor.errors import (
     AgorError,
@@ -35,24 +35,16 @@ from agor.protocol.envelope import (
     Message,
     RequestId,
     failure,
+    revive_error,
 )
 from agor.protocol.validation import UNREADABLE, ParamsReader, quoted
-from agor.rpc.answers import Reply
+from agor.rpc.answers import Batch, Reply
 from agor.rpc.outbound import Pending
 from agor.rpc.routes import Routes
 
 log = structlog.get_logger("agor.rpc")
 
 _read_cancel = ParamsReader(CancelRequest)
-
-
-class Batch:
-    """The answers of one batch, held together until the last of them is ready."""
-
-    def __init__(self) -> None:
-        self.replies: list[Reply] = []
-        #: Handlers still at work, and the reading of the batch itself.
-        self.waiting = 1
 
 
 class Serving:
@@ -62,6 +54,7 @@ class Serving:
         self, routes: Routes, pending: Pending, max_in_flight: int, flush: Callable[[], None]
     ) -> None:
         self._routes = routes
+        self._streams = routes.streams
         self._pending = pending
         self._max_in_flight = max_in_flight
         self._flush = flush
@@ -70,8 +63,10 @@ class Serving:
         #: Ids of answers that wait in a batch for the rest of it.
         self._owed: set[RequestId] = set()
         self._faults = 0
-        #: Answers that are ready and not yet written; a batch is answered by a list.
-        self.answers: list[Reply | list[Reply]] = []
+        #: What the other end last said to us about no request in particular.
+        self.complaint: str | None = None
+        #: Answers that are ready and not yet written; that of a whole batch is rendered already.
+        self.answers: list[Reply | Raw] = []
 
     @property
     def busy(self) -> bool:
@@ -89,9 +84,24 @@ class Serving:
             task.cancel()
         return tasks
 
-    def serve(self, messages: Sequence[Message], replies: list[Any], batch: Batch | None) -> None:
+    def serve_run(self, messages: Sequence[Message]) -> None:
+        """Carry out messages that came together: in one go, if all of them are one stream."""
+        method = messages[0].method
+        take = self._streams.get(method)  # type: ignore[arg-type]  # UNSET is no key
+        if take is not None:
+            run = [each.params for each in messages if each.method == method and each.id is UNSET]
+            if len(run) == len(messages):
+                try:
+                    take(run)
+                except Exception as error:  # noqa: BLE001 - a bug must not end the connection
+                    self._fail(messages[0], error, None)
+                return
+        self.serve(messages, None)
+
+    def serve(self, messages: Sequence[Message], batch: Batch | None) -> None:
         """Carry out well-formed messages. This is the hot path: a few steps a message."""
         routes, in_flight = self._routes, self._in_flight
+        replies = self.answers if batch is None else batch
         for message in messages:
             route = routes.get(message.method)  # type: ignore[arg-type]  # UNSET is no key
             if route is None or (in_flight and self._is_taken(message.id)):
@@ -188,7 +198,8 @@ class Serving:
             if not self._pending.reject(request_id, what):
                 self.refuse(InvalidRequest(what), batch, request_id)
         elif message.id is None:
-            self.note_fault("the other end could not read something we sent")
+            self.complaint = revive_error(message.error).message
+            self.note_fault(f"the other end complains: {self.complaint}")
         elif not self._pending.settle(message):
             self.note_fault(f"answer to nothing: id {quoted(message.id)}")
 
@@ -216,15 +227,14 @@ class Serving:
         return request_id in self._in_flight or request_id in self._owed
 
     def _join(self, reply: Reply, batch: Batch | None) -> None:
-        (self.answers if batch is None else batch.replies).append(reply)
+        (self.answers if batch is None else batch).append(reply)
 
     def release(self, batch: Batch) -> None:
         """One of those that hold a batch back is done; after the last, it can be answered."""
         batch.waiting -= 1
-        ids = {reply.id for reply in batch.replies if reply.id is not None}
         if batch.waiting:
-            self._owed |= ids
+            self._owed |= batch.owed
             return
-        self._owed -= ids
-        if batch.replies:
-            self.answers.append(batch.replies)
+        self._owed -= batch.owed
+        if line := batch.render():
+            self.answers.append(line)

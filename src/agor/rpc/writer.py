@@ -17,7 +17,7 @@ from agor.protocol.envelope import Outgoing
 from agor.rpc.limits import Limits
 
 #: Bytes collected in one tick before they are handed to the transport anyway.
-_COALESCE = 64 * 1024
+_COALESCE = 128 * 1024
 #: Room in a new buffer, so that a usual message need not enlarge it step by step.
 _FRESH = 512
 
@@ -39,6 +39,7 @@ class Writer:
         self._size = 0
         #: Bytes collected at which they are handed over: at once, or once in a tick with more.
         self._hand_over_at = 0
+        #: Bytes given to the transport while congested: whether it gets rid of any is watched then.
         self._handed_over = 0
         #: Whether the other end reads more slowly than we write.
         self.congested = False
@@ -113,15 +114,17 @@ class Writer:
         """Write whole lines at once, after all that was sent before."""
         if self._size:
             self.flush()
-        if self._transport is not None:
+        if self.congested:
             self._handed_over += len(data)
+        if self._transport is not None:
             self._transport.write(data)
 
     def flush(self) -> None:
         """Hand to the transport what was collected in this tick."""
         if self._size and self._transport is not None:
             data, self._out = self._out, bytearray(_FRESH)
-            self._handed_over += self._size
+            if self.congested:
+                self._handed_over += self._size
             self._size = 0
             self._transport.write(data)
 
