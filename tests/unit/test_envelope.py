@@ -24,12 +24,11 @@ from agor.protocol.envelope import (
     ABSENT,
     Answer,
     Message,
-    Notification,
-    Request,
     encode_lines,
     failure,
     revive_error,
 )
+from agor.protocol.validation import CLOSING, Method, Notice
 
 decode = msgspec.json.Decoder(Message).decode
 
@@ -43,10 +42,11 @@ def spelled(message: object) -> dict[str, Any]:
 
 
 def test_each_message_is_spelled_as_the_standard_says():
-    assert spelled(Request(1, "m", {"a": 1})) == {
-        "jsonrpc": "2.0", "id": 1, "method": "m", "params": {"a": 1},
-    }  # fmt: skip
-    assert spelled(Notification("m", [1])) == {"jsonrpc": "2.0", "method": "m", "params": [1]}
+    request = Method('"m"', dict, dict).opening(1) + b"{}" + CLOSING
+    assert json.loads(request) == {"jsonrpc": "2.0", "id": 1, "method": '"m"', "params": {}}
+    assert request.endswith(b"\n")
+    notice = Notice("m", list).line([1])
+    assert json.loads(notice) == {"jsonrpc": "2.0", "method": "m", "params": [1]}
     assert spelled(Answer("x", None)) == {"jsonrpc": "2.0", "id": "x", "result": None}
     assert spelled(failure(None, HandlerFailed("no"))) == {
         "jsonrpc": "2.0",

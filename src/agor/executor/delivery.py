@@ -16,7 +16,6 @@ import structlog
 from agor.agents.base import MAX_DELTA
 from agor.errors import Cancelled, Disconnected, Overloaded
 from agor.executor.outbox import Outbox, TaskLog
-from agor.protocol.envelope import Notification, encode_lines
 from agor.protocol.events import EVENT_TYPES, Event, Log, TaskResult
 from agor.protocol.methods import REPORT_MESSAGE, AckMessagesParams, ReportMessageParams
 from agor.protocol.validation import Method
@@ -118,7 +117,7 @@ class Delivery:
             # Encoded with the rest, in one go; whoever receives it gets it raw.
             event_data=event,  # type: ignore[arg-type]
         )
-        line = encode_lines([Notification(REPORT_MESSAGE.name, params)])
+        line = REPORT_MESSAGE.line(params)
         if len(line) > self._max_line:
             self.report_now(task, token, _shortened(event, len(line)))
             return

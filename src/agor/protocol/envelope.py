@@ -1,8 +1,9 @@
 """The JSON-RPC 2.0 envelope: what a line says before anybody knows its method.
 
 Incoming lines are one `Message`, with the payloads left as raw bytes: who understands the method
-decodes them, and what is only passed on is never decoded at all. Outgoing lines are one of four
-small structures. Their `jsonrpc` member is a tag, so it is written first and costs no field.
+decodes them, and what is only passed on is never decoded at all. Outgoing answers are one of two
+small structures. Their `jsonrpc` member is a tag, so it is written first and costs no field. Calls
+are spelled by their method (`validation`).
 """
 
 from __future__ import annotations
@@ -36,21 +37,6 @@ class Message(Struct, gc=False):
     params: Raw = ABSENT
     result: Raw = ABSENT
     error: Raw = ABSENT
-
-
-class Request(Struct, tag_field="jsonrpc", tag="2.0", gc=False):
-    """A call that wants an answer."""
-
-    id: int
-    method: str
-    params: Any
-
-
-class Notification(Struct, tag_field="jsonrpc", tag="2.0", gc=False):
-    """A call that gets none."""
-
-    method: str
-    params: Any
 
 
 class Answer(Struct, tag_field="jsonrpc", tag="2.0", gc=False):
@@ -88,13 +74,11 @@ class CancelRequest(Struct, gc=False):
     id: IntegerId | StringId
 
 
-Outgoing = Request | Notification | Answer | Failure
-
 _encoder = msgspec.json.Encoder()
 _decode_error = msgspec.json.Decoder(ErrorObject).decode
 
 
-#: Render messages, a line each with its newline. For one, too, it is the fastest way.
+#: Render answers, a line each with its newline. For one, too, it is the fastest way.
 encode_lines: Callable[[Sequence[Any]], bytes] = _encoder.encode_lines
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cache
 from typing import Generic, TypeVar, cast
 
 import msgspec
@@ -21,6 +22,9 @@ R = TypeVar("R")
 
 #: What reading hostile bytes can raise: bad JSON or the wrong form, bad UTF-8, endless nesting.
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+#: What comes after the params in the line of a call.
+CLOSING = b"}\n"
 
 _LONGEST_QUOTE = 100
 _MISSING = re.compile(r"^Object missing required field `(?P<field>[^`]+)`$")
@@ -35,6 +39,10 @@ class Method(Generic[P, R]):
     params: type[P]
     result: type[R]
 
+    def opening(self, request_id: int) -> bytes:
+        """Spell the line of a request as far as its params."""
+        return b'{"jsonrpc":"2.0","id":%d,%b' % (request_id, _call(self.name))
+
 
 @dataclass(frozen=True, slots=True)
 class Notice(Generic[P]):
@@ -42,6 +50,20 @@ class Notice(Generic[P]):
 
     name: str
     params: type[P]
+    #: The line of it as far as its params. Spelled once: there are many of them.
+    opening: bytes = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "opening", b'{"jsonrpc":"2.0",' + _call(self.name))
+
+    def line(self, params: P) -> bytes:
+        """Spell one of them out."""
+        return b"%b%b%b" % (self.opening, msgspec.json.encode(params), CLOSING)
+
+
+@cache
+def _call(name: str) -> bytes:
+    return b'"method":%b,"params":' % msgspec.json.encode(name)
 
 
 def quoted(text: object) -> str:

@@ -27,13 +27,7 @@ from agor.errors import (
     PeerStalled,
     TimedOut,
 )
-from agor.protocol.envelope import (
-    CANCEL_REQUEST,
-    CancelRequest,
-    Notification,
-    Request,
-    encode_lines,
-)
+from agor.protocol.envelope import CANCEL_REQUEST, CancelRequest, encode_lines
 from agor.protocol.validation import UNREADABLE, Method, Notice, name_the_field
 from agor.rpc.answers import encode_carefully
 from agor.rpc.hangup import HangupWatch
@@ -46,6 +40,8 @@ from agor.rpc.writer import Writer
 
 P = TypeVar("P")
 R = TypeVar("R")
+
+_CANCEL = Notice(CANCEL_REQUEST, CancelRequest)
 
 
 class Peer(asyncio.Protocol):
@@ -82,7 +78,7 @@ class Peer(asyncio.Protocol):
         try:
             async with asyncio.timeout(timeout):
                 await self.drain()
-                raw = await self._ask(method.name, params)
+                raw = await self._ask(method, params)
         except TimeoutError:
             raise TimedOut(f"no answer to {method.name} within {timeout} s") from None
         try:
@@ -90,13 +86,13 @@ class Peer(asyncio.Protocol):
         except UNREADABLE as error:
             raise InvalidResult(name_the_field(error, f"{method.name} result")) from None
 
-    async def _ask(self, method: str, params: Any) -> Raw:
+    async def _ask(self, method: Method[P, Any], params: P) -> Raw:
         if self._ending is not None:
             raise self._ending.again()
         request_id, answer = self._pending.open()
         try:
             self._settle()
-            self._send(Request(request_id, method, params))
+            self._send(method.opening(request_id), params)
             return await answer
         finally:
             if self._pending.forget(request_id) and self._transport is not None:
@@ -106,7 +102,7 @@ class Peer(asyncio.Protocol):
         """Tell. Between many of them use `drain`; past `max_unsent` bytes it is refused."""
         if self._answers:
             self._settle()
-        self._send(Notification(notice.name, params))
+        self._send(notice.opening, params)
 
     def send_line(self, line: bytes) -> None:
         """Write a line that was encoded before."""
@@ -246,7 +242,7 @@ class Peer(asyncio.Protocol):
     def _tell_cancelled(self, request_id: int) -> None:
         # If this cannot be said the other end works in vain, which it must bear anyway.
         with contextlib.suppress(Disconnected, Overloaded):
-            self._send(Notification(CANCEL_REQUEST, CancelRequest(request_id)))
+            self._send(_CANCEL.opening, CancelRequest(request_id))
 
     def _cut_off(self) -> None:
         self._ending = self._ending or PeerStalled(

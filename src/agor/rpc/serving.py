@@ -101,7 +101,7 @@ class Serving:
     def serve(self, messages: Sequence[Message], batch: Batch | None) -> None:
         """Carry out well-formed messages. This is the hot path: a few steps a message."""
         routes, in_flight = self._routes, self._in_flight
-        replies = self.answers if batch is None else batch
+        append = self.answers.append if batch is None else batch.append
         for message in messages:
             route = routes.get(message.method)  # type: ignore[arg-type]  # UNSET is no key
             if route is None or (in_flight and self._is_taken(message.id)):
@@ -119,12 +119,13 @@ class Serving:
             except Exception as error:  # noqa: BLE001 - whatever it was, the caller must hear it
                 self._fail(message, error, batch)
                 continue
-            if result is None and message.id is UNSET:
+            request_id = message.id
+            if result is None and request_id is UNSET:
                 continue
-            if type(result) is CoroutineType:
+            if result.__class__ is CoroutineType:
                 self._start(message, result, batch)
-            elif message.id is not UNSET:
-                replies.append(Answer(message.id, result))
+            elif request_id is not UNSET:
+                append(Answer(request_id, result))
 
     def _serve_odd(self, message: Message, batch: Batch | None) -> None:
         method = message.method

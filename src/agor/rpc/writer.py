@@ -13,13 +13,11 @@ from collections.abc import Callable
 import msgspec
 
 from agor.errors import BadInput, Disconnected, Overloaded
-from agor.protocol.envelope import Outgoing
+from agor.protocol.validation import CLOSING
 from agor.rpc.limits import Limits
 
 #: Bytes collected in one tick before they are handed to the transport anyway.
 _COALESCE = 128 * 1024
-#: Room in a new buffer, so that a usual message need not enlarge it step by step.
-_FRESH = 512
 
 _encode_into = msgspec.json.Encoder().encode_into
 
@@ -34,9 +32,8 @@ class Writer:
         self._on_stall = on_stall
         self._transport: asyncio.Transport | None = None
         self._ending: Disconnected | None = None
-        #: What was sent in this tick and not handed over; `_size` bytes of it are real.
-        self._out = bytearray(_FRESH)
-        self._size = 0
+        #: What was sent in this tick and not handed over.
+        self._out = bytearray()
         #: Bytes collected at which they are handed over: at once, or once in a tick with more.
         self._hand_over_at = 0
         #: Bytes given to the transport while congested: whether it gets rid of any is watched then.
@@ -60,7 +57,7 @@ class Writer:
         """The connection is gone: whoever waits or comes later is told why."""
         self._transport = None
         self._ending = ending
-        self._size = 0
+        self._out.clear()
         self.relieve()
 
     @property
@@ -68,39 +65,38 @@ class Writer:
         """Whether so much is unsent that nobody may add to it."""
         if not self.congested or self._transport is None:
             return False
-        return self._transport.get_write_buffer_size() + self._size > self._limits.max_unsent
+        return self._transport.get_write_buffer_size() + len(self._out) > self._limits.max_unsent
 
-    def send(self, message: Outgoing) -> None:
-        """Write one message, now or at the end of the tick."""
+    def send(self, opening: bytes, params: object) -> None:
+        """Write a call whose line begins like this, now or at the end of the tick."""
         if self._in_doubt:
             self._refuse_if_impossible()
-        out, start = self._out, self._size
+        out = self._out
+        start = len(out)
+        out += opening
         try:
-            _encode_into(message, out, start)
+            _encode_into(params, out, -1)
         except BaseException:
             del out[start:]
             raise
-        out += b"\n"
-        self._size = size = len(out)
-        if size >= self._hand_over_at:
+        out += CLOSING
+        if len(out) >= self._hand_over_at:
             self._look_after(start)
 
     def send_line(self, line: bytes) -> None:
         """Write a line that was encoded before, now or at the end of the tick."""
         if self._in_doubt:
             self._refuse_if_impossible()
-        start = self._size
-        self._out[start:] = line
-        self._size = size = len(self._out)
-        if size >= self._hand_over_at:
+        start = len(self._out)
+        self._out += line
+        if len(self._out) >= self._hand_over_at:
             self._look_after(start)
 
     def _look_after(self, start: int) -> None:
         """Hand over what was collected; but take back a last message that is too long."""
-        size = self._size - start
+        size = len(self._out) - start
         if size > self._max_line:
             del self._out[start:]
-            self._size = start
             raise BadInput(
                 f"a message of {size} bytes is over the cap of {self._max_line}",
                 hint="Send it in pieces.",
@@ -112,7 +108,7 @@ class Writer:
 
     def write(self, data: bytes) -> None:
         """Write whole lines at once, after all that was sent before."""
-        if self._size:
+        if self._out:
             self.flush()
         if self.congested:
             self._handed_over += len(data)
@@ -121,11 +117,10 @@ class Writer:
 
     def flush(self) -> None:
         """Hand to the transport what was collected in this tick."""
-        if self._size and self._transport is not None:
-            data, self._out = self._out, bytearray(_FRESH)
+        if self._out and self._transport is not None:
+            data, self._out = self._out, bytearray()
             if self.congested:
-                self._handed_over += self._size
-            self._size = 0
+                self._handed_over += len(data)
             self._transport.write(data)
 
     async def drain(self) -> None:
