@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: setup demo test check format bench fuzz lock clean
+.PHONY: setup demo test check format bench chaos fuzz lock clean
 .DEFAULT_GOAL := help
 
 help:  ## list the commands
@@ -40,6 +40,9 @@ format: setup  ## format and mend what can be mended
 
 bench: setup  ## measure against peers, side by side; ONLY=wire for one group
 	@$(BIN)/python -m bench $(if $(ONLY),--only $(ONLY)) $(BENCH_ARGS)
+
+chaos: setup  ## kill -9 at random under load; ONLY=pool DURATION=40
+	@$(BIN)/python -m tests.chaos $(if $(ONLY),--only $(ONLY)) $(if $(DURATION),--duration $(DURATION)) $(CHAOS_ARGS)
 
 fuzz: setup  ## send LINES random lines (default a million) to a live executor
 	@$(BIN)/python -m tests.fuzz --lines $(or $(LINES),1000000)

@@ -2,10 +2,21 @@
 
     AgorError
     ├── BadInput                 somebody gave us something we cannot use
-    │   └── BadScript
+    │   ├── BadScript
+    │   └── UnknownUser          no such Unix user on this machine
     ├── SocketUnusable           a socket path or descriptor that cannot be served or reached
     │   └── SocketInUse
     ├── AgentFailed              the agent itself gave up
+    ├── EnvironmentFailed        an environment could not do what it was asked
+    │   ├── NoSuchFile
+    │   ├── CommandTimedOut
+    │   └── EnvironmentEnded     … because it was terminated
+    ├── PoolError                no executor can be had
+    │   ├── PoolExhausted        … too many wait already
+    │   ├── PoolClosed           … the pool is shutting down
+    │   ├── ImpersonationRefused … we may not, or cannot, run as that Unix user
+    │   ├── LauncherFailed       … the process that starts them does not come up
+    │   └── ExecutorFailed       … it did not start, or it died
     ├── Disconnected             the other end of a connection is gone
     │   ├── BrokenFrame          … in the middle of a line
     │   └── PeerStalled          … cut off by us: it stopped reading
@@ -67,6 +78,72 @@ class AgentFailed(AgorError):
     """The agent gave up on its task."""
 
     code = "agent_failed"
+
+
+class UnknownUser(BadInput):
+    """There is no Unix user of this name on this machine."""
+
+    code = "unknown_user"
+
+
+class EnvironmentFailed(AgorError):
+    """An environment could not do what it was asked."""
+
+    code = "environment_failed"
+
+
+class NoSuchFile(EnvironmentFailed):
+    """Nothing is at this path of the environment."""
+
+    code = "no_such_file"
+
+
+class CommandTimedOut(EnvironmentFailed):
+    """A command did not end in its time, and was ended."""
+
+    code = "command_timed_out"
+
+
+class EnvironmentEnded(EnvironmentFailed):
+    """The environment was terminated and takes nothing any more."""
+
+    code = "environment_ended"
+
+
+class PoolError(AgorError):
+    """No executor can be had."""
+
+    code = "pool_error"
+
+
+class PoolExhausted(PoolError):
+    """Every executor is in use, and too many wait for one already."""
+
+    code = "pool_exhausted"
+
+
+class PoolClosed(PoolError):
+    """The pool is shutting down."""
+
+    code = "pool_closed"
+
+
+class ImpersonationRefused(PoolError):
+    """An executor was to run as a Unix user that we may not or cannot become."""
+
+    code = "impersonation_refused"
+
+
+class LauncherFailed(PoolError):
+    """The process that starts executors for a Unix user does not come up."""
+
+    code = "launcher_failed"
+
+
+class ExecutorFailed(PoolError):
+    """An executor did not start, or it died."""
+
+    code = "executor_failed"
 
 
 class Disconnected(AgorError):

@@ -26,8 +26,22 @@ MAY_IMPORT: dict[str, set[str]] = {
     "protocol": {"errors"},
     "rpc": {"errors", "protocol"},
     "agents": {"__init__", "errors", "protocol", "rpc"},
-    "executor": {"__init__", "agents", "errors", "logs", "protocol", "rpc"},
-    "cli": {"__init__", "errors", "logs", "protocol", "rpc"},
+    "linux": {"protocol"},
+    "executor": {"__init__", "agents", "errors", "linux", "logs", "protocol", "rpc"},
+    "cli": {"__init__", "daemon", "environments", "errors", "logs", "protocol", "rpc"},
+    "environments": {"__init__", "errors", "logs", "protocol", "rpc"},
+    "execution": {"environments", "errors", "protocol", "rpc"},
+    "daemon": {
+        "__init__",
+        "environments",
+        "errors",
+        "execution",
+        "linux",
+        "logs",
+        "protocol",
+        "rpc",
+    },
+    "testing": {"__init__", "environments", "errors", "logs", "protocol", "rpc"},
 }
 
 

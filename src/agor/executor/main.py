@@ -35,6 +35,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     _open_missing_streams()
     arguments = _parser().parse_args(argv)
     logs.configure(arguments.log_level, arguments.log_format)
+    if arguments.launcher:
+        # Imported late: the launcher itself forks what is defined here.
+        from agor.executor.launcher.main import launch
+
+        return launch(arguments.spares, arguments.orphan_timeout_ms / 1000)
     options = Options(
         max_line=arguments.max_line_bytes,
         outbox_bytes=arguments.outbox_bytes,
@@ -63,6 +68,16 @@ async def _run(arguments: argparse.Namespace, options: Options) -> int:
             bound.remove()
     inherited = unix.inherit(arguments.listen_fd)
     return await _serve_socket(inherited, inherited.getsockname() or "(unnamed)", options)
+
+
+def serve_inherited(fd: int, options: Options) -> int:
+    """Serve a listening socket that was handed down, until told to end."""
+
+    async def serve() -> int:
+        inherited = unix.inherit(fd)
+        return await _serve_socket(inherited, inherited.getsockname() or "(unnamed)", options)
+
+    return uvloop.run(serve())
 
 
 async def _serve_socket(sock: socket.socket, name: str, options: Options) -> int:
@@ -124,11 +139,19 @@ def _parser() -> argparse.ArgumentParser:
         "--listen-fd", metavar="N", type=int, help="serve a listening socket that was handed down"
     )
     way_in.add_argument("--stdio", action="store_true", help="serve standard input and output")
+    way_in.add_argument(
+        "--launcher", action="store_true",
+        help="start executors for the daemon, whose control socket is standard input",
+    )  # fmt: skip
     defaults = Options()
     parser.add_argument(
         "--orphan-timeout-ms", metavar="MS", type=_positive,
         default=int(defaults.orphan_timeout * 1000),
         help="end after this long without any connection (default: %(default)s)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--spares", metavar="N", type=int, choices=range(65), default=1,
+        help="with --launcher: executors to fork ahead (default: %(default)s)",
     )  # fmt: skip
     parser.add_argument(
         "--max-line-bytes", metavar="N", type=_positive, default=defaults.max_line,

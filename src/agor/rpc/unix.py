@@ -32,7 +32,7 @@ async def connect(
     timeout: float = 5.0,
 ) -> Peer:
     """Connect to a listening socket."""
-    _check_length(os.fspath(path))
+    check_length(os.fspath(path))
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     sock.setblocking(False)
     try:
@@ -73,7 +73,7 @@ def bind(path: str | os.PathLike[str]) -> BoundSocket:
     A socket that a dead process left behind is taken over; a living one is left alone.
     """
     target = Path(path)
-    _check_length(str(target))
+    check_length(str(target))
     with _locked(target.parent):
         _clear_stale(target)
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -143,7 +143,8 @@ def peer_uid(sock: socket.socket) -> int:
     return int(uid)
 
 
-def _check_length(path: str) -> None:
+def check_length(path: str) -> None:
+    """Refuse a path that does not fit into a socket address."""
     if len(os.fsencode(path)) > MAX_PATH:
         raise SocketUnusable(
             f"{path} is too long for a socket: {len(os.fsencode(path))} bytes, at most {MAX_PATH}",

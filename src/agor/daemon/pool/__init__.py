@@ -1,0 +1,1 @@
+"""The pool of executors: starts them, bounds what they use, takes them back, ends them."""

@@ -1,0 +1,193 @@
+"""One launcher per Unix identity: started when first needed, found again after a restart.
+
+If one dies its executors go on; the next question to it starts another, which can signal those of
+its predecessor as well, being the same user.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import subprocess
+from pathlib import Path
+from typing import TypeVar
+
+import structlog
+
+from agor.daemon.pool.folders import Folders
+from agor.daemon.pool.identities import check, refusal
+from agor.daemon.pool.settings import PoolSettings
+from agor.environments.identity import UnixIdentity, way_to
+from agor.environments.launching import (
+    LauncherLink,
+    bind_control,
+    executor_command,
+    start_launcher,
+)
+from agor.errors import AgorError, Disconnected, LauncherFailed, TimedOut
+from agor.protocol.launching import RETIRE
+from agor.protocol.methods import Nothing
+from agor.protocol.validation import Method
+
+P = TypeVar("P")
+R = TypeVar("R")
+
+
+log = structlog.get_logger("agor.pool")
+
+#: Seconds for a launcher to import everything, on a busy machine.
+_START_TIMEOUT = 30.0
+_END_TIMEOUT = 5.0
+
+
+class Launchers:
+    """The launchers of one daemon."""
+
+    def __init__(self, settings: PoolSettings, folders: Folders) -> None:
+        self._settings = settings
+        self._folders = folders
+        self._links: dict[str, LauncherLink] = {}
+        self._starting: dict[str, asyncio.Lock] = {}
+        #: Those that we started ourselves and have not seen the end of.
+        self._processes: list[tuple[str, subprocess.Popen[bytes]]] = []
+
+    async def link(self, identity: UnixIdentity) -> LauncherLink:
+        """Get the launcher of an identity: the one there is, or a new one."""
+        async with self._starting.setdefault(identity.name, asyncio.Lock()):
+            link = self._links.get(identity.name)
+            if link is None or not link.open:
+                self._reap()
+                link = await self._find(identity) or await self._start(identity)
+                self._links[identity.name] = link
+            return link
+
+    async def ask(
+        self, identity: UnixIdentity, method: Method[P, R], params: P, *, timeout: float
+    ) -> R:
+        """Ask what can be asked twice: if the launcher dies meanwhile, the next one answers."""
+        link = await self.link(identity)
+        try:
+            return await link.call(method, params, timeout=timeout)
+        except Disconnected:
+            link = await self.link(identity)
+            return await link.call(method, params, timeout=timeout)
+
+    async def _find(self, identity: UnixIdentity) -> LauncherLink | None:
+        """Connect to one that an earlier daemon started."""
+        link = LauncherLink.connect(self._path(identity))
+        if link is None:
+            return None
+        try:
+            hello = await link.greet(self._settings.connection_timeout)
+        except AgorError as error:
+            log.warning("launcher_not_taken_back", user=identity.name, why=error.message)
+            link.close()
+            return None
+        if hello.uid != identity.uid:
+            link.close()
+            return None
+        log.info("launcher_taken_back", user=identity.name, pid=hello.process.pid)
+        return link
+
+    async def _start(self, identity: UnixIdentity) -> LauncherLink:
+        await asyncio.to_thread(check, identity)
+        path, errors = self._path(identity), self._path(identity).with_suffix(".log")
+        arguments = [
+            "--spares", str(self._settings.spare_executors),
+            "--orphan-timeout-ms", str(int(self._settings.orphan_timeout * 1000)),
+        ]  # fmt: skip
+        with bind_control(path) as listener:
+            process = start_launcher(identity, listener, errors, arguments)
+            self._processes.append((identity.name, process))
+            # While we still have the listener: one that fails at once would take it along.
+            link = LauncherLink.connect(path)
+            assert link is not None, "it listens already"
+        try:
+            hello = await link.greet(_START_TIMEOUT)
+        except (Disconnected, TimedOut) as error:
+            link.close()
+            raise await self._why(identity, process, errors, error) from error
+        except BaseException:
+            # Whoever wanted it went away; it comes up all the same, and is found the next time.
+            link.close()
+            raise
+        if hello.uid != identity.uid:
+            link.close()
+            raise refusal(identity, f"the launcher came up as {hello.user}")
+        log.info("launcher_started", user=identity.name, pid=hello.process.pid)
+        return link
+
+    async def _why(
+        self,
+        identity: UnixIdentity,
+        process: subprocess.Popen[bytes],
+        errors: Path,
+        error: AgorError,
+    ) -> AgorError:
+        """Find words for a launcher that did not come up."""
+        # TERM goes through sudo to the launcher; of a KILL only sudo itself would die.
+        process.terminate()
+        try:
+            await asyncio.to_thread(process.wait, _END_TIMEOUT)
+        except subprocess.TimeoutExpired:
+            process.kill()
+        said = (await asyncio.to_thread(_last_words, errors)).splitlines()[-3:]
+        why = " / ".join(said) or error.message
+        if way_to(identity) == "sudo" and any("sudo" in line for line in said):
+            return refusal(identity, why)
+        return LauncherFailed(
+            f"the launcher of {identity.name} did not come up: {why}",
+            hint=f"Can {identity.name} read and run {executor_command()}?",
+        )
+
+    def _path(self, identity: UnixIdentity) -> Path:
+        return self._folders.launchers / f"{identity.name}.sock"
+
+    def _reap(self) -> None:
+        for name, process in list(self._processes):
+            if process.poll() is not None:
+                self._processes.remove((name, process))
+                log.warning("launcher_died", user=name, exit_code=process.returncode)
+
+    def disconnect(self) -> None:
+        """Leave them running, for the daemon that comes after us."""
+        for link in self._links.values():
+            link.close()
+        for _, process in self._processes:
+            # It outlives us; who is to be reaped by init must not be warned about here.
+            process.returncode = process.poll() or 0
+        self._processes.clear()
+
+    async def retire(self) -> None:
+        """End them, once what they started is gone; also those of earlier daemons."""
+        sockets = list(self._folders.launchers.glob("*.sock"))
+        await asyncio.gather(*(self._retire(path) for path in sockets))
+        for name, process in self._processes:
+            try:
+                await asyncio.to_thread(process.wait, _END_TIMEOUT)
+            except subprocess.TimeoutExpired:
+                log.error("launcher_does_not_end", user=name, pid=process.pid)
+                process.kill()
+                await asyncio.to_thread(process.wait)
+        self._processes.clear()
+
+    async def _retire(self, path: Path) -> None:
+        link = self._links.get(path.stem)
+        if link is None or not link.open:
+            # One that we had no need to speak to yet, or that came up after we had given up.
+            link = LauncherLink.connect(path)
+        if link is not None:
+            with contextlib.suppress(AgorError):
+                await link.call(RETIRE, Nothing(), timeout=_END_TIMEOUT)
+            try:
+                await asyncio.wait_for(link.wait_closed(), _END_TIMEOUT)
+            except TimeoutError:
+                log.error("launcher_does_not_end", user=path.stem)
+                return
+            finally:
+                link.close()
+        path.unlink(missing_ok=True)  # noqa: ASYNC240 - one name in a folder of ours
+
+
+def _last_words(log: Path) -> str:
+    return log.read_text(errors="replace").strip()

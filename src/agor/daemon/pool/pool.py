@@ -1,0 +1,310 @@
+"""The pool: one executor per session, started when asked for, reused while warm, bounded in number.
+
+Invariants:
+- concurrent claims of one session share one executor;
+- at most `max_executors` exist, those that start and those that stop included;
+- every claim ends in an executor or in an error that says why, and a cancelled one leaves no trace.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine
+from dataclasses import dataclass, field
+
+import structlog
+
+from agor.daemon.pool.ending import Ending
+from agor.daemon.pool.folders import ID_LENGTH, Folders
+from agor.daemon.pool.identities import identity_for
+from agor.daemon.pool.launchers import Launchers
+from agor.daemon.pool.limits import probe
+from agor.daemon.pool.parts import Parts
+from agor.daemon.pool.pooled import PooledExecutor
+from agor.daemon.pool.records import Records
+from agor.daemon.pool.settings import Claim, PoolSettings
+from agor.daemon.pool.states import WARM, Happening, State
+from agor.daemon.pool.take_back import TakenBack, take_back
+from agor.daemon.pool.waiting import FairQueue
+from agor.environments.identity import UnixIdentity
+from agor.errors import Disconnected, ExecutorFailed, PoolClosed
+from agor.execution import ExecutionEnvironment, Host
+
+log = structlog.get_logger("agor.pool")
+
+#: Starts that are tried for one claim while whoever does the starting dies.
+_ATTEMPTS = 3
+
+
+@dataclass
+class _Seat:
+    """One session's claim on an executor, shared by all who ask for it."""
+
+    claim: Claim
+    identity: UnixIdentity
+    coming: asyncio.Task[PooledExecutor] = field(init=False)
+    wanted: int = 0
+    pooled: PooledExecutor | None = None
+
+
+class Pool:
+    """The executors of one daemon."""
+
+    def __init__(
+        self,
+        settings: PoolSettings,
+        host: Host,
+        records: Records,
+        *,
+        daemon_id: str = "daemon",
+        on_end: Callable[[Ending], None] = lambda _: None,
+    ) -> None:
+        folders = Folders(settings)
+        self._parts = Parts(
+            settings, host, records, folders, Launchers(settings, folders),
+            probe(settings.runtime), daemon_id,
+        )  # fmt: skip
+        self._settings = settings
+        self._on_end = on_end
+        self._seats: dict[str, _Seat] = {}
+        self._free = settings.max_executors
+        self._queue: FairQueue[asyncio.Future[None]] = FairQueue(settings.max_waiting)
+        self._making_room: set[PooledExecutor] = set()
+        self._idle_timers: dict[str, asyncio.TimerHandle] = {}
+        self._tasks: set[asyncio.Task[Ending]] = set()
+        self._closed = False
+
+    @property
+    def backend(self) -> str:
+        """Say what enforces the limits."""
+        return self._parts.backend.summary
+
+    async def open(self) -> list[TakenBack]:
+        """Take back what an earlier daemon left running, and clean up what it left lying.
+
+        Those with tasks under way are leased to the caller, who releases them when they are done.
+        """
+        found = await take_back(self._parts)
+        for one in found:
+            seat = _Seat(one.pooled.claim, one.pooled.identity)
+            seat.coming = asyncio.create_task(_already(one.pooled))
+            self._seats[one.pooled.claim.session_id] = seat
+            # There may be more than we may start now: they are ours all the same.
+            self._free -= 1
+            self._settle(seat, one.pooled)
+            if one.tasks:
+                self._lease(one.pooled)
+            else:
+                self._rest(one.pooled)
+        return found
+
+    # ── claims ───────────────────────────────────────────────────────────────────────────────
+
+    async def acquire(self, claim: Claim) -> ExecutionEnvironment:
+        """Get the executor of a session; `release` it when the work is done."""
+        identity = identity_for(claim, self._settings)
+        failures = 0
+        while True:
+            self._refuse_if_closed()
+            seat = self._seats.get(claim.session_id) or self._take_seat(claim, identity)
+            try:
+                pooled = await self._wait_for(seat)
+            except Disconnected as error:
+                # Its launcher died on it, or it did itself; the next one may be luckier.
+                failures += 1
+                if failures == _ATTEMPTS:
+                    raise ExecutorFailed(f"no executor could be started: {error}") from error
+                continue
+            if pooled.state in WARM and pooled.identity == identity:
+                self._lease(pooled)
+                return pooled.environment
+            if pooled.state in WARM:
+                await pooled.stop("the session runs as another Unix user now")
+            await asyncio.shield(pooled.ended)
+
+    @contextlib.asynccontextmanager
+    async def lease(self, claim: Claim) -> AsyncIterator[ExecutionEnvironment]:
+        """Have the executor of a session for as long as the block lasts."""
+        environment = await self.acquire(claim)
+        try:
+            yield environment
+        finally:
+            self.release(claim.session_id)
+
+    def release(self, session_id: str) -> None:
+        """Give an executor back; it stays warm for `idle_timeout`."""
+        seat = self._seats.get(session_id)
+        if seat is None or seat.pooled is None or seat.pooled.leases == 0:
+            return
+        pooled = seat.pooled
+        pooled.leases -= 1
+        pooled.last_used = time.monotonic()
+        if pooled.leases == 0:
+            if pooled.state is State.BUSY:
+                pooled.happen(Happening.RELEASED)
+            self._rest(pooled)
+
+    async def stop(self, session_id: str, reason: str) -> Ending | None:
+        """End the executor of a session, whatever it does."""
+        seat = self._seats.get(session_id)
+        if seat is None:
+            return None
+        if seat.coming.done() and seat.pooled is not None:
+            return await seat.pooled.stop(reason)
+        # It waits for a place or is being started: calling that off ends what there is of it.
+        if seat.pooled is not None:
+            seat.pooled.reason = reason
+        seat.coming.cancel()
+        await asyncio.wait((seat.coming,))
+        return None if seat.pooled is None else await asyncio.shield(seat.pooled.ended)
+
+    def executors(self) -> list[PooledExecutor]:
+        """List those there are."""
+        return [seat.pooled for seat in self._seats.values() if seat.pooled is not None]
+
+    # ── seats and places ─────────────────────────────────────────────────────────────────────
+
+    def _take_seat(self, claim: Claim, identity: UnixIdentity) -> _Seat:
+        seat = self._seats[claim.session_id] = _Seat(claim, identity)
+        seat.coming = asyncio.create_task(self._bring(seat))
+        # In a callback: a task that is cancelled before its first step cannot clean up itself.
+        seat.coming.add_done_callback(lambda _: self._forget_if_empty(seat))
+        return seat
+
+    def _forget_if_empty(self, seat: _Seat) -> None:
+        if seat.pooled is None:
+            self._seats.pop(seat.claim.session_id, None)
+
+    async def _wait_for(self, seat: _Seat) -> PooledExecutor:
+        seat.wanted += 1
+        try:
+            return await asyncio.shield(seat.coming)
+        except asyncio.CancelledError:
+            # Cancelled is the executor, not who waits for it?
+            if seat.coming.cancelled():
+                raise ExecutorFailed("the executor was stopped before it had started") from None
+            raise
+        finally:
+            seat.wanted -= 1
+            if seat.wanted == 0 and not seat.coming.done():
+                seat.coming.cancel()
+
+    async def _bring(self, seat: _Seat) -> PooledExecutor:
+        """Wait for a place and start an executor in it."""
+        await self._take_place(seat.claim.user_id)
+        pooled = PooledExecutor(
+            secrets.token_hex(ID_LENGTH // 2), seat.claim, seat.identity, self._parts
+        )
+        self._settle(seat, pooled)
+        await pooled.start()
+        return pooled
+
+    def _settle(self, seat: _Seat, pooled: PooledExecutor) -> None:
+        seat.pooled = pooled
+        pooled.ended.add_done_callback(lambda done: self._leave(seat, done.result()))
+
+    def _leave(self, seat: _Seat, ending: Ending) -> None:
+        """An executor has ended: its place is free."""
+        session_id = seat.claim.session_id
+        self._seats.pop(session_id, None)
+        if timer := self._idle_timers.pop(session_id, None):
+            timer.cancel()
+        if seat.pooled is not None:
+            self._making_room.discard(seat.pooled)
+        self._give_place()
+        self._on_end(ending)
+
+    async def _take_place(self, user: str) -> None:
+        if self._free > 0 and not len(self._queue):
+            self._free -= 1
+            return
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._queue.push(user, turn)
+        self._make_room()
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if not self._queue.remove(user, turn):
+                self._give_place()
+            raise
+
+    def _give_place(self) -> None:
+        while self._free >= 0 and (turn := self._queue.pop()) is not None:
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._free += 1
+
+    def _make_room(self) -> None:
+        """End idle executors for those who wait, the longest unused first."""
+        idle = sorted(
+            (pooled for pooled in self.executors() if pooled.state is State.IDLE),
+            key=lambda pooled: pooled.last_used,
+        )
+        for pooled in idle[: max(0, len(self._queue) - len(self._making_room))]:
+            self._making_room.add(pooled)
+            self._begin(pooled.stop("others wait for its place"))
+
+    # ── warm executors ───────────────────────────────────────────────────────────────────────
+
+    def _lease(self, pooled: PooledExecutor) -> None:
+        if pooled.state is State.IDLE:
+            pooled.happen(Happening.ACQUIRED)
+        pooled.leases += 1
+        if timer := self._idle_timers.pop(pooled.claim.session_id, None):
+            timer.cancel()
+
+    def _rest(self, pooled: PooledExecutor) -> None:
+        session_id = pooled.claim.session_id
+
+        def expire() -> None:
+            self._idle_timers.pop(session_id, None)
+            if pooled.state is State.IDLE:
+                self._begin(pooled.stop(f"idle for {self._settings.idle_timeout:g} s"))
+
+        loop = asyncio.get_running_loop()
+        self._idle_timers[session_id] = loop.call_later(self._settings.idle_timeout, expire)
+        if len(self._queue):
+            self._make_room()
+
+    # ── the end ──────────────────────────────────────────────────────────────────────────────
+
+    async def close(self, *, drain: bool) -> None:
+        """Take no more claims; end every executor, or leave them for the daemon after us."""
+        self._closed = True
+        for seat in list(self._seats.values()):
+            if seat.pooled is None:
+                seat.coming.cancel()
+        for timer in self._idle_timers.values():
+            timer.cancel()
+        starting = [seat.coming for seat in self._seats.values() if not seat.coming.done()]
+        if starting:
+            await asyncio.wait(starting)
+        if drain:
+            stops = [pooled.stop("the daemon is shutting down") for pooled in self.executors()]
+            await asyncio.gather(*stops)
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        for pooled in self.executors():
+            pooled.detach()
+            await pooled.environment.disconnect()
+        if drain:
+            await self._parts.launchers.retire()
+        else:
+            self._parts.launchers.disconnect()
+
+    def _refuse_if_closed(self) -> None:
+        if self._closed:
+            raise PoolClosed("the daemon is shutting down", hint="Try again when it is back.")
+
+    def _begin(self, work: Coroutine[object, object, Ending]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+async def _already(pooled: PooledExecutor) -> PooledExecutor:
+    return pooled

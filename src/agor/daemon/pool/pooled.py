@@ -1,0 +1,333 @@
+"""One executor of the pool, from its start to a verified end.
+
+Invariants:
+- a record is saved before it gets any work, and removed after nothing of it is left;
+- `ended` is set once, whoever ended it, and by then its processes, socket, folder and cgroup are
+  gone, or counted as survivors.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import time
+from collections.abc import Coroutine
+from signal import SIGKILL, SIGTERM
+
+import structlog
+
+from agor.daemon.pool.ending import Ending, ending
+from agor.daemon.pool.limits import explain_death
+from agor.daemon.pool.parts import Parts
+from agor.daemon.pool.records import ExecutorRecord
+from agor.daemon.pool.settings import Claim
+from agor.daemon.pool.states import WARM, Happening, State, after
+from agor.environments.identity import UnixIdentity
+from agor.errors import AgorError, Disconnected
+from agor.execution import ExecutionEnvironment
+from agor.linux import is_alive
+from agor.protocol.launching import (
+    COUNT_FAMILY,
+    SIGNAL_FAMILY,
+    SPAWN,
+    Family,
+    SignalParams,
+    SpawnParams,
+)
+from agor.rpc import Limits, Peer, Routes, unix
+
+log = structlog.get_logger("agor.pool")
+
+#: Seconds between TERM and KILL, after KILL, and for a question to the launcher.
+_TERM_GRACE = 2.0
+_KILL_GRACE = 10.0
+_ASK = 10.0
+
+
+class PooledExecutor:
+    """An executor, its processes and its place on this machine."""
+
+    def __init__(
+        self, executor_id: str, claim: Claim, identity: UnixIdentity, parts: Parts
+    ) -> None:
+        self.executor_id = executor_id
+        self.claim = claim
+        self.identity = identity
+        self.state = State.STARTING
+        self.leases = 0
+        self.last_used = time.monotonic()
+        self.reason: str | None = None
+        self._parts = parts
+        self.folder = parts.folders.executor(executor_id)
+        self.environment = ExecutionEnvironment(
+            executor_id, parts.host, self._connect, parts.daemon_id
+        )
+        self._family: Family | None = None
+        self._cgroup = parts.backend.open(executor_id)
+        self._pidfd: int | None = None
+        self._keeper_gone = asyncio.Event()
+        self._stopping: asyncio.Task[Ending] | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.ended: asyncio.Future[Ending] = asyncio.get_running_loop().create_future()
+        self.log = log.bind(executor=executor_id, session=claim.session_id, user=identity.name)
+
+    def happen(self, happening: Happening) -> None:
+        """Move on in its life."""
+        self.state = after(self.state, happening)
+
+    # ── the start ────────────────────────────────────────────────────────────────────────────
+
+    async def start(self) -> None:
+        """Start it and wait for its first answer; if that fails, leave nothing behind."""
+        try:
+            await self._spawn()
+            await self._greet()
+        except BaseException as error:
+            self.reason = self.reason or "it did not start"
+            await asyncio.shield(self.stop(self.reason))
+            told = self.ended.result()
+            if told.explanation is not None or isinstance(error, TimeoutError):
+                raise told.error() from error
+            raise
+        self._go()
+
+    async def adopt(self, family: Family) -> None:
+        """Take one back that an earlier daemon started."""
+        self._watch(family)
+        await self._greet()
+        self._go()
+
+    def watch_only(self, family: Family) -> None:
+        """Know its processes, in order to end it."""
+        self._watch(family)
+
+    async def _greet(self) -> None:
+        await self.environment.reconnect(self._parts.settings.connection_timeout)
+        if self._stopping is not None:
+            raise Disconnected("it died after its first answer")
+
+    def _go(self) -> None:
+        self.happen(Happening.READY)
+        self._begin(self._follow_connection())
+        self._begin(self._follow_health())
+        wall_time = self._parts.settings.limits.wall_time
+        if wall_time is not None:
+            self._begin(self._end_after(wall_time))
+
+    async def _spawn(self) -> None:
+        parts, settings = self._parts, self._parts.settings
+        link = await parts.launchers.link(self.identity)
+        prepared = parts.backend.prepare(self.executor_id, settings.limits, uid=self.identity.uid)
+        self._cgroup = prepared.cgroup
+        listener, logged, report = self.folder.create()
+        try:
+            params = SpawnParams(
+                executor_id=self.executor_id,
+                orphan_timeout_ms=int(settings.orphan_timeout * 1000),
+                max_line=settings.max_line,
+                outbox_bytes=settings.outbox_bytes,
+                rlimits=prepared.rlimits,
+            )
+            fds = [listener.fileno(), logged, report, *prepared.fds]
+            family = await link.call(SPAWN, params, fds, timeout=_ASK)
+        finally:
+            listener.close()
+            os.close(logged)
+            os.close(report)
+            prepared.close()
+        self.folder.write_family(family)
+        self._parts.records.save(
+            ExecutorRecord(
+                executor_id=self.executor_id,
+                session_id=self.claim.session_id,
+                user_id=self.claim.user_id,
+                unix_user=self.identity.name,
+                started_at=time.time(),
+                family=family,
+            )
+        )
+        self._watch(family)
+        self.log.info("executor_started", pid=family.executor.pid, limits=prepared.achieved)
+
+    async def _connect(self, routes: Routes) -> Peer:
+        limits = Limits(max_line=self._parts.settings.max_line)
+        timeout = self._parts.settings.connection_timeout
+        return await unix.connect(self.folder.socket_path, routes, limits, timeout)
+
+    # ── watching ─────────────────────────────────────────────────────────────────────────────
+
+    def _watch(self, family: Family) -> None:
+        """Hear of the keeper's end, whoever is its parent."""
+        self._family = family
+        try:
+            self._pidfd = os.pidfd_open(family.keeper.pid)
+        except ProcessLookupError:
+            self._on_keeper_gone()
+            return
+        asyncio.get_running_loop().add_reader(self._pidfd, self._on_keeper_gone)
+        if not is_alive(family.keeper):
+            self._on_keeper_gone()
+
+    def _on_keeper_gone(self) -> None:
+        if self._pidfd is not None:
+            asyncio.get_running_loop().remove_reader(self._pidfd)
+            os.close(self._pidfd)
+            self._pidfd = None
+        self._keeper_gone.set()
+        # Nobody asked for it: it has ended by itself, or was killed.
+        self._stop_once(None)
+
+    async def _follow_connection(self) -> None:
+        """Connect again after a cut; an executor that cannot be reached is lost."""
+        while self.state in WARM:
+            ended = await self.environment.wait_disconnected()
+            if self.state not in WARM or self._keeper_gone.is_set():
+                return
+            try:
+                await self.environment.reconnect(self._parts.settings.connection_timeout)
+                self.log.info("reconnected", why=ended.message)
+            except (AgorError, TimeoutError) as error:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._keeper_gone.wait(), _TERM_GRACE)
+                self._stop_once(f"its connection was lost ({error})")
+                return
+
+    async def _follow_health(self) -> None:
+        """A busy executor still answers; one that does not, and lives, hangs."""
+        settings = self._parts.settings
+        while self.state in WARM:
+            await asyncio.sleep(settings.ping_interval)
+            if self.state not in WARM or not self.environment.connected:
+                continue
+            if await self.environment.is_healthy(settings.ping_timeout):
+                continue
+            if self.state in WARM and self.environment.connected:
+                self.happen(Happening.SILENT)
+                self.log.warning("executor_hangs", silent_for=settings.ping_timeout)
+                self._stop_once(f"it did not answer for {settings.ping_timeout:g} s")
+
+    async def _end_after(self, wall_time: float) -> None:
+        await asyncio.sleep(wall_time)
+        self._stop_once(f"it ran for {wall_time:g} s (execution.limits.wall_time)")
+
+    # ── the end ──────────────────────────────────────────────────────────────────────────────
+
+    async def stop(self, reason: str) -> Ending:
+        """End it and all that it started: ask, then TERM, then KILL. Bounded at every step."""
+        return await asyncio.shield(self._stop_once(reason))
+
+    def _stop_once(self, reason: str | None) -> asyncio.Task[Ending]:
+        if self._stopping is None:
+            self.reason = self.reason or reason
+            self._stopping = asyncio.create_task(self._stop())
+        return self._stopping
+
+    async def _stop(self) -> Ending:
+        hung = self.state is State.HUNG
+        self.happen(Happening.STOP)
+        try:
+            if not self._keeper_gone.is_set():
+                if not hung:
+                    await self._ask_to_end()
+                await self._force_to_end()
+            survivors = await self._verify()
+        except Exception:
+            self.log.exception("stop_failed")
+            survivors = -1
+        return await self._conclude(survivors)
+
+    async def _ask_to_end(self) -> None:
+        timeout = self._parts.settings.stop_timeout
+        with contextlib.suppress(AgorError, TimeoutError):
+            async with asyncio.timeout(timeout):
+                if not self.environment.connected:
+                    # It may have started and not been greeted yet.
+                    await self.environment.reconnect(timeout)
+                await self.environment.shut_down(self.reason or "stopped", 0)
+                if self._family is None:
+                    # Its launcher died before it could say whom it had started.
+                    await self.environment.wait_disconnected()
+                else:
+                    await self._keeper_gone.wait()
+
+    async def _force_to_end(self) -> None:
+        for number, grace in ((SIGTERM, _TERM_GRACE), (SIGKILL, _KILL_GRACE)):
+            if self._keeper_gone.is_set():
+                return
+            if self._family is None:
+                await self._signal(SIGKILL)
+                return
+            await self._signal(number)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._keeper_gone.wait(), grace)
+
+    async def _signal(self, number: int) -> None:
+        if number == SIGKILL and self._cgroup is not None:
+            await self._cgroup.kill()
+        if self._family is not None:
+            with contextlib.suppress(AgorError):
+                params = SignalParams(family=self._family, signal=number)
+                await self._parts.launchers.ask(self.identity, SIGNAL_FAMILY, params, timeout=_ASK)
+
+    async def _verify(self) -> int:
+        """Count what is left; whoever lost its keeper is killed, and counted again."""
+        survivors = 0
+        for _ in range(3):
+            survivors = await self._count()
+            if survivors == 0:
+                break
+            await self._signal(SIGKILL)
+        return survivors
+
+    async def _count(self) -> int:
+        if self._cgroup is not None and not self._cgroup.populated():
+            return 0
+        if self._family is None:
+            return 0
+        ask = self._parts.launchers.ask
+        return (await ask(self.identity, COUNT_FAMILY, self._family, timeout=_ASK)).count
+
+    async def _conclude(self, survivors: int) -> Ending:
+        for task in self._tasks:
+            task.cancel()
+        await self.environment.disconnect()
+        report = self.folder.read_report()
+        told = ending(
+            self.executor_id,
+            self.claim.session_id,
+            report,
+            started=self._family is not None,
+            reason=self.reason,
+            explanation=explain_death(report.signal if report else None, self._cgroup),
+            stderr_tail=self.folder.log_tail(),
+            survivors=survivors,
+        )
+        if self._pidfd is not None:
+            asyncio.get_running_loop().remove_reader(self._pidfd)
+            os.close(self._pidfd)
+            self._pidfd = None
+        if self._cgroup is not None:
+            await self._cgroup.remove()
+        if survivors == 0:
+            self.folder.remove()
+            self._parts.records.remove(self.executor_id)
+        self.happen(Happening.DIED)
+        say = self.log.error if survivors else self.log.info
+        say("executor_ended", how=told.in_words, left_behind=told.left_behind, survivors=survivors)
+        self.ended.set_result(told)
+        return told
+
+    def detach(self) -> None:
+        """Leave it running, for the daemon that comes after us."""
+        for task in self._tasks:
+            task.cancel()
+        if self._pidfd is not None:
+            asyncio.get_running_loop().remove_reader(self._pidfd)
+            os.close(self._pidfd)
+            self._pidfd = None
+
+    def _begin(self, work: Coroutine[object, object, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)

@@ -1,0 +1,65 @@
+"""What must be known of an executor to take it back: a small record, kept in some store."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+from msgspec import Struct
+
+from agor.protocol.launching import Family
+
+
+class ExecutorRecord(Struct, frozen=True, kw_only=True):
+    """One executor, as a daemon that comes after us needs to know it."""
+
+    executor_id: str
+    session_id: str
+    user_id: str
+    unix_user: str
+    started_at: float
+    family: Family
+
+
+class Records(Protocol):
+    """Where records are kept. A record is saved before its executor gets any work."""
+
+    def save(self, record: ExecutorRecord) -> None:
+        """Keep a record."""
+
+    def remove(self, executor_id: str) -> None:
+        """Forget one; it may be gone already."""
+
+    def load(self) -> list[ExecutorRecord]:
+        """List all that are kept."""
+
+
+class FileRecords:
+    """Records as files in a folder, one each, written whole or not at all."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for unfinished in folder.glob("*.new"):
+            unfinished.unlink(missing_ok=True)
+
+    def save(self, record: ExecutorRecord) -> None:
+        """Write beside and rename."""
+        path = self._folder / f"{record.executor_id}.json"
+        fresh = path.with_suffix(".new")
+        fresh.write_bytes(msgspec.json.encode(record))
+        fresh.replace(path)
+
+    def remove(self, executor_id: str) -> None:
+        """Remove its file."""
+        (self._folder / f"{executor_id}.json").unlink(missing_ok=True)
+
+    def load(self) -> list[ExecutorRecord]:
+        """Read every file; one that cannot be read is as good as none."""
+        found = []
+        for path in sorted(self._folder.glob("*.json")):
+            with contextlib.suppress(OSError, msgspec.DecodeError):
+                found.append(msgspec.json.decode(path.read_bytes(), type=ExecutorRecord))
+        return found

@@ -1,0 +1,76 @@
+"""The forked executor: cut loose from the launcher, limited, then serving its own socket."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import socket
+import sys
+from typing import NoReturn
+
+import msgspec
+
+from agor import logs
+from agor.executor.launcher.descriptors import keep_only
+from agor.executor.main import serve_inherited
+from agor.executor.server import Options
+from agor.protocol.launching import MARK, MAX_PACKET, SpawnParams
+
+#: Changed by the launcher or the keeper; an executor has its own.
+_SIGNALS = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+def run_executor(line: socket.socket, errors: int) -> NoReturn:
+    """Wait for the task, take the limits on, and serve until told to end."""
+    code = 1
+    try:
+        _cut_loose(line, errors)
+        packet, fds, _, _ = socket.recv_fds(line, MAX_PACKET, 64)
+        line.close()
+        # Without a task it was a spare that was not needed.
+        code = _serve(msgspec.json.decode(packet, type=SpawnParams), fds) if packet else 0
+    except BaseException:  # noqa: BLE001 - a forked child must never return into its parent's code
+        sys.excepthook(*sys.exc_info())
+    finally:
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def _serve(task: SpawnParams, fds: list[int]) -> int:
+    listener, *groups = fds
+    _accept_limits(task, groups)
+    os.environ[MARK] = task.executor_id
+    return serve_inherited(listener, _options(task))
+
+
+def _cut_loose(line: socket.socket, errors: int) -> None:
+    os.setsid()
+    signal.set_wakeup_fd(-1)
+    for number in _SIGNALS:
+        signal.signal(number, signal.SIG_DFL)
+    empty = os.open(os.devnull, os.O_RDWR)
+    os.dup2(empty, 0)
+    # Nobody reads its standard output; what is printed by mistake is at least in the log.
+    os.dup2(errors, 1)
+    os.dup2(errors, 2)
+    keep_only({0, 1, 2, line.fileno()})
+    logs.configure("info", "json")
+
+
+def _accept_limits(task: SpawnParams, groups: list[int]) -> None:
+    for group in groups:
+        os.write(group, b"0")
+        os.close(group)
+    for number, limit in task.rlimits:
+        hard = resource.getrlimit(number)[1]
+        value = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
+        resource.setrlimit(number, (value, value))
+
+
+def _options(task: SpawnParams) -> Options:
+    return Options(
+        max_line=task.max_line,
+        outbox_bytes=task.outbox_bytes,
+        orphan_timeout=task.orphan_timeout_ms / 1000,
+    )

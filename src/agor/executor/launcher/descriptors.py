@@ -1,0 +1,23 @@
+"""Which descriptors a forked process keeps: a child must share none with its siblings."""
+
+from __future__ import annotations
+
+import os
+
+
+def keep_only(wanted: set[int]) -> None:
+    """Close every descriptor but these."""
+    highest = max(wanted)
+    for fd in range(highest):
+        if fd not in wanted:
+            _close(fd)
+    os.closerange(highest + 1, _limit())
+
+
+def _limit() -> int:
+    """One past the highest descriptor that is open."""
+    return max(map(int, os.listdir("/proc/self/fd"))) + 1  # noqa: PTH208 - names only
+
+
+def _close(fd: int) -> None:
+    os.closerange(fd, fd + 1)  # Does not mind one that is not open.

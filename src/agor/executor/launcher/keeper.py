@@ -1,0 +1,182 @@
+"""The keeper of one executor: reads its standard error, reaps its tree, reports its end.
+
+Invariants:
+- when a keeper has ended by itself, nothing of its executor is left;
+- the log it writes is bounded, whatever the executor writes;
+- it depends on nobody: with the launcher dead it does the same.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import select
+import signal
+import socket
+import sys
+import time
+from typing import NoReturn
+
+import msgspec
+
+from agor.executor.launcher.child import run_executor
+from agor.executor.launcher.descriptors import keep_only
+from agor.linux import become_subreaper, children, kill_family, process_of
+from agor.protocol.launching import MAX_PACKET, SPAWN_DESCRIPTORS, ExitReport
+
+#: Bytes that a log may have; then its older half is dropped.
+LOG_BYTES = 256 * 1024
+_CHUNK = 64 * 1024
+#: Seconds to end what the executor left behind.
+_SWEEP = 5.0
+
+
+def fork_keeper() -> tuple[int, socket.socket]:
+    """Fork a keeper with an executor that waits for its task; its pid, and the line to it."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    pid = os.fork()
+    if pid == 0:
+        try:
+            # Another session: a signal to the launcher's group is none of our business.
+            os.setsid()
+            keep_only({0, 1, 2, theirs.fileno()})
+            ours.detach()
+            _Keeper(theirs).keep()
+        except BaseException:  # noqa: BLE001 - a forked child must never return into its parent's code
+            sys.excepthook(*sys.exc_info())
+            os._exit(1)
+    theirs.close()
+    return pid, ours
+
+
+class _Keeper:
+    def __init__(self, launcher: socket.socket) -> None:
+        self._launcher = launcher
+        self._log = -1
+        self._report = -1
+        become_subreaper()
+        self._wake, wake = socket.socketpair()
+        self._wake.setblocking(False)
+        wake.setblocking(False)
+        self._wake_writer = wake
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGTERM, self._pass_on)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.set_wakeup_fd(wake.fileno())
+        self._executor_line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._errors, errors = os.pipe()
+        os.set_blocking(self._errors, False)
+        self._executor = os.fork()
+        if self._executor == 0:
+            run_executor(theirs, errors)
+        theirs.close()
+        os.close(errors)
+        self._status: int | None = None
+
+    def keep(self) -> NoReturn:
+        """Hand the task on, look after the executor, and end with it."""
+        self._launcher.sendall(msgspec.json.encode(process_of(self._executor)))
+        if not self._take_task():
+            # The launcher is gone or wants no more of us.
+            os.kill(self._executor, signal.SIGKILL)
+        poll = select.poll()
+        poll.register(self._wake.fileno(), select.POLLIN)
+        poll.register(self._errors, select.POLLIN)
+        while self._status is None:
+            for fd, _ in poll.poll():
+                if fd == self._errors:
+                    if not self._copy_errors():
+                        poll.unregister(self._errors)
+                else:
+                    self._reap()
+        left_behind = self._sweep()
+        while self._copy_errors():
+            pass
+        self._tell_end(left_behind)
+        os._exit(0)
+
+    def _take_task(self) -> bool:
+        packet, fds, _, _ = socket.recv_fds(self._launcher, MAX_PACKET, 64)
+        if not packet or len(fds) < SPAWN_DESCRIPTORS:
+            return False
+        listener, self._log, self._report, *groups = fds
+        with contextlib.suppress(BrokenPipeError):
+            socket.send_fds(self._executor_line, [packet], [listener, *groups])
+        for fd in (listener, *groups):
+            os.close(fd)
+        self._launcher.close()
+        self._executor_line.close()
+        return True
+
+    def _pass_on(self, number: int, _: object) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self._executor, number)
+
+    # ── what the executor says and how it ends ───────────────────────────────────────────────
+
+    def _copy_errors(self) -> bool:
+        """Append what was written to standard error to the log. False if nothing more will come."""
+        try:
+            text = os.read(self._errors, _CHUNK)
+        except BlockingIOError:
+            return self._status is None
+        if self._log >= 0 and text:
+            with contextlib.suppress(OSError):
+                append_bounded(self._log, text)
+        return bool(text)
+
+    def _reap(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            self._wake.recv(4096)
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            if pid == self._executor:
+                self._status = status
+
+    def _sweep(self) -> int:
+        """End what the executor left behind: all of it has come back to us."""
+        killed, deadline = 0, time.monotonic() + _SWEEP
+        while left := children(os.getpid()):
+            killed += kill_family(left)
+            if time.monotonic() > deadline:
+                break
+            select.select([self._wake], [], [], 0.05)
+            self._reap()
+        return killed
+
+    def _tell_end(self, left_behind: int) -> None:
+        if self._report < 0:
+            return
+        assert self._status is not None
+        code = os.waitstatus_to_exitcode(self._status)
+        report = ExitReport(
+            exit_code=code if code >= 0 else None,
+            signal=-code if code < 0 else None,
+            left_behind=left_behind,
+            survivors=len(children(os.getpid())),
+        )
+        with contextlib.suppress(OSError):
+            os.pwrite(self._report, msgspec.json.encode(report), 0)
+
+
+def append_bounded(fd: int, text: bytes, most: int = LOG_BYTES) -> None:
+    """Append to a log; if it gets too long, only its newer half is kept."""
+    size = os.fstat(fd).st_size
+    if size + len(text) > most:
+        kept = (os.pread(fd, most, max(0, size - most // 2)) + text)[-most // 2 :]
+        os.ftruncate(fd, 0)
+        size, text = 0, kept
+    while text:
+        try:
+            written = os.pwrite(fd, text, size)
+        except OSError as error:
+            if error.errno == errno.EINTR:
+                continue
+            raise
+        size, text = size + written, text[written:]

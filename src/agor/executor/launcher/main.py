@@ -1,0 +1,193 @@
+"""The launcher's loop: packets from the daemon, children that ended, spares to fork ahead.
+
+It is one thread without an event loop, so that it can be forked at any time. It holds no key and
+no state worth saving: the keepers go on without it, and another launcher can signal them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import pwd
+import select
+import signal
+import socket
+import time
+
+import structlog
+
+import agor
+from agor.agents.registry import describe_agents
+from agor.errors import AgorError
+from agor.executor.launcher.control import Connection, answer
+from agor.executor.launcher.offspring import Offspring
+from agor.linux import become_subreaper, process_of
+from agor.protocol.launching import (
+    COUNT_FAMILY,
+    HELLO,
+    RETIRE,
+    SIGNAL_FAMILY,
+    SPAWN,
+    Counted,
+    Family,
+    HelloResult,
+    SignalParams,
+    SpawnParams,
+)
+from agor.protocol.methods import Nothing
+from agor.rpc.unix import inherit, peer_uid
+
+log = structlog.get_logger("agor.launcher")
+
+#: Daemons come one after the other; two at once only while one takes over from another.
+_MAX_CONNECTIONS = 8
+
+
+def launch(spares: int, orphan_timeout: float) -> int:
+    """Run until the daemon sends us away, or none has been there for long enough."""
+    try:
+        listener = inherit(0)
+    except AgorError as error:
+        log.error("cannot_start", code=error.code, why=error.message)
+        return 2
+    become_subreaper()
+    _be_at_home()
+    # Whatever an executor needs is imported now, once for all of them.
+    describe_agents()
+    gc.collect()
+    gc.freeze()
+    launcher = Launcher(listener, spares, orphan_timeout)
+    log.info("launcher_ready", pid=os.getpid(), user=launcher.user, uid=os.getuid())
+    launcher.run()
+    log.info("launcher_ended")
+    return 0
+
+
+def _be_at_home() -> None:
+    """Take on what a login would give: the folder and the mask; sudo and setuid leave ours."""
+    os.umask(0o022)
+    home = pwd.getpwuid(os.getuid()).pw_dir
+    try:
+        os.chdir(home)
+    except OSError as error:
+        log.warning("no_home", home=home, why=error.strerror)
+        os.chdir("/")
+
+
+class Launcher:
+    """What the daemon may ask of a launcher."""
+
+    def __init__(self, listener: socket.socket, spares: int, orphan_timeout: float) -> None:
+        self.user = pwd.getpwuid(os.getuid()).pw_name
+        listener.setblocking(False)
+        self._listener = listener
+        self._allowed = {0, peer_uid(listener)}
+        self._orphan_timeout = orphan_timeout
+        self._connections: dict[int, Connection] = {}
+        self._offspring = Offspring(spares)
+        self._retiring = False
+        self._alone_since = time.monotonic()
+        self._wake, wake = socket.socketpair()
+        for end in (self._wake, wake):
+            end.setblocking(False)
+        self._wake_writer = wake
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGTERM, self._retire_on_signal)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.set_wakeup_fd(wake.fileno())
+
+    def run(self) -> None:
+        """Serve until it is time to go."""
+        poll = select.poll()
+        poll.register(self._listener.fileno(), select.POLLIN)
+        poll.register(self._wake.fileno(), select.POLLIN)
+        while not self._done():
+            if not self._retiring:
+                self._offspring.fill_up()
+            for fd, _ in poll.poll(self._patience()):
+                if fd == self._listener.fileno():
+                    self._accept(poll)
+                elif fd == self._wake.fileno():
+                    with contextlib.suppress(BlockingIOError):
+                        self._wake.recv(4096)
+                    self._offspring.reap()
+                elif not self._serve(self._connections[fd]):
+                    poll.unregister(fd)
+                    self._connections.pop(fd).close()
+                    self._alone_since = time.monotonic()
+        self._offspring.dismiss_spares()
+
+    def _done(self) -> bool:
+        if self._offspring.families:
+            return False
+        if self._retiring:
+            return True
+        lonely = time.monotonic() - self._alone_since
+        return not self._connections and lonely >= self._orphan_timeout
+
+    def _patience(self) -> float | None:
+        """Milliseconds after which to look again whether anybody needs us."""
+        if self._connections or self._offspring.families:
+            return None
+        lonely = time.monotonic() - self._alone_since
+        return max(1.0, (self._orphan_timeout - lonely) * 1000)
+
+    def _retire_on_signal(self, number: int, _: object) -> None:
+        log.info("retiring", signal=signal.Signals(number).name)
+        self._retiring = True
+
+    # ── the daemon ───────────────────────────────────────────────────────────────────────────
+
+    def _accept(self, poll: select.poll) -> None:
+        with contextlib.suppress(OSError):
+            sock, _ = self._listener.accept()
+            if peer_uid(sock) not in self._allowed or len(self._connections) >= _MAX_CONNECTIONS:
+                log.warning("connection_refused", uid=peer_uid(sock))
+                sock.close()
+                return
+            self._connections[sock.fileno()] = Connection(sock)
+            poll.register(sock.fileno(), select.POLLIN)
+
+    def _serve(self, connection: Connection) -> bool:
+        """Do what one packet asks. False if the daemon hung up."""
+        request = connection.receive()
+        if request is None:
+            return False
+        with request:
+            answer(
+                connection,
+                request,
+                {
+                    HELLO.name: (Nothing, lambda _: self._hello()),
+                    SPAWN.name: (SpawnParams, lambda params: self._spawn(params, request.fds)),
+                    SIGNAL_FAMILY.name: (SignalParams, self._signal),
+                    COUNT_FAMILY.name: (Family, self._count),
+                    RETIRE.name: (Nothing, self._retire),
+                },
+            )
+        return True
+
+    def _hello(self) -> HelloResult:
+        own = process_of(os.getpid())
+        assert own is not None
+        return HelloResult(
+            version=agor.__version__,
+            user=self.user,
+            uid=os.getuid(),
+            process=own,
+            families=list(self._offspring.families.values()),
+        )
+
+    def _spawn(self, params: SpawnParams, fds: list[int]) -> Family:
+        return self._offspring.start(params, fds)
+
+    def _signal(self, params: SignalParams) -> Counted:
+        return Counted(count=self._offspring.signal(params.family, params.signal))
+
+    def _count(self, family: Family) -> Counted:
+        return Counted(count=len(self._offspring.alive(family)))
+
+    def _retire(self, _: Nothing) -> Nothing:
+        self._retiring = True
+        return Nothing()

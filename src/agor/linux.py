@@ -1,0 +1,126 @@
+"""What only Linux has: who is whose child, ends of whole trees, orphans that come back.
+
+A process is named by its pid and the time it started, since pids are used again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from agor.protocol.launching import Process
+
+_PR_SET_CHILD_SUBREAPER = 36
+_libc = ctypes.CDLL(None, use_errno=True)
+
+_PROC = Path("/proc")
+#: Rounds in which processes that go on forking are looked for before what was found is killed.
+_ROUNDS = 50
+
+
+def process_of(pid: int) -> Process | None:
+    """Name a living process by its pid."""
+    found = _read(pid)
+    return None if found is None else Process(pid, found[2])
+
+
+def is_alive(process: Process) -> bool:
+    """Tell whether it still runs; one that only waits to be reaped does not."""
+    found = _read(process.pid)
+    return found is not None and found[0] != "Z" and found[2] == process.started
+
+
+def send(process: Process, number: int) -> bool:
+    """Send a signal to this process and nobody else. False if it is gone or not ours."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        # The descriptor holds on to the process, so nobody can take its number between.
+        fd = os.pidfd_open(process.pid)
+        try:
+            if is_alive(process):
+                signal.pidfd_send_signal(fd, number)
+                return True
+        finally:
+            os.close(fd)
+    return False
+
+
+def become_subreaper() -> None:
+    """Have the orphans below this process come back to it, instead of to init."""
+    if _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+
+
+def family(roots: Iterable[Process]) -> list[Process]:
+    """List the living among these processes and all that descend from them, roots first."""
+    below: dict[int, list[Process]] = {}
+    for process, parent in _everybody():
+        below.setdefault(parent, []).append(process)
+    found: dict[Process, None] = {}
+    waiting = [root for root in roots if is_alive(root)]
+    while waiting:
+        process = waiting.pop(0)
+        if process not in found:
+            found[process] = None
+            waiting += below.get(process.pid, ())
+    return list(found)
+
+
+def children(pid: int) -> list[Process]:
+    """List the living children of a process."""
+    return [process for process, parent in _everybody() if parent == pid]
+
+
+def marked(name: str, value: str) -> list[Process]:
+    """List our user's processes that were started with this in their environment."""
+    mark = f"{name}={value}".encode()
+    found = []
+    for process, _ in _everybody():
+        with contextlib.suppress(OSError):
+            if mark in (_PROC / str(process.pid) / "environ").read_bytes().split(b"\0"):
+                found.append(process)
+    return found
+
+
+def kill_family(roots: Iterable[Process], spare: Iterable[Process] = ()) -> int:
+    """Kill these and all that descend from them; those to spare are left alone. Counts them.
+
+    First everybody is stopped, again and again until nobody new is found: what forks faster than
+    it can be listed would else outrun the killing.
+    """
+    roots, spared = list(roots), set(spare)
+    stopped: dict[Process, None] = {}
+    for _ in range(_ROUNDS):
+        # A stopped process still has children that were not there a moment ago.
+        fresh = [p for p in family([*roots, *stopped]) if p not in stopped and p not in spared]
+        if not fresh:
+            break
+        for process in fresh:
+            stopped[process] = None
+            send(process, signal.SIGSTOP)
+    return sum(send(process, signal.SIGKILL) for process in stopped)
+
+
+def _everybody() -> Iterator[tuple[Process, int]]:
+    """List all living processes with the pid of their parent."""
+    for name in os.listdir(_PROC):  # noqa: PTH208 - thousands of names, and only strings wanted
+        if name.isdecimal():
+            found = _read(int(name))
+            if found is not None and found[0] != "Z":
+                yield Process(int(name), found[2]), found[1]
+
+
+def _read(pid: int) -> tuple[str, int, int] | None:
+    """Read state, parent and start of a process."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123 - the hot spot of a scan
+            text = file.read()
+    except OSError:
+        return None
+    # The name is in brackets and may hold anything, brackets and blanks too.
+    fields = text[text.rindex(b")") + 2 :].split()
+    return fields[0].decode(), int(fields[1]), int(fields[19])

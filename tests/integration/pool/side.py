@@ -1,0 +1,149 @@
+"""A host for the pool in tests: takes every event, and says what came."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections import defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import Raw
+
+from agor.daemon.pool.ending import Ending
+from agor.daemon.pool.pool import Pool
+from agor.daemon.pool.records import FileRecords
+from agor.daemon.pool.settings import Claim, PoolSettings
+from agor.errors import HandlerFailed
+from agor.execution import ExecutionEnvironment
+from agor.linux import family, process_of
+from agor.protocol.events import BlockDelta, TaskResult, decode_event
+from agor.protocol.methods import (
+    ExecutePromptParams,
+    GetApiKeyParams,
+    GetApiKeyResult,
+    ReportMessageParams,
+    RequestPermissionParams,
+    RequestPermissionResult,
+)
+
+T = TypeVar("T")
+
+PATIENCE = 15.0
+_decode = msgspec.json.Decoder(ReportMessageParams).decode
+
+
+class Side:
+    """What the pool's executors report, and how they ended."""
+
+    def __init__(self) -> None:
+        self.events: dict[str, list[ReportMessageParams]] = defaultdict(list)
+        self.endings: list[Ending] = []
+        self.acknowledge = True
+        self._news = asyncio.Event()
+
+    def take_events(self, environment: ExecutionEnvironment, events: list[Raw]) -> None:
+        for raw in events:
+            event = _decode(raw)
+            self.events[event.task_id].append(event)
+            if self.acknowledge:
+                environment.acknowledge(event.task_id, event.sequence)
+        self._news.set()
+
+    async def get_api_key(self, _: ExecutionEnvironment, __: GetApiKeyParams) -> GetApiKeyResult:
+        raise HandlerFailed("there are no keys here")
+
+    async def request_permission(
+        self, _: ExecutionEnvironment, __: RequestPermissionParams
+    ) -> RequestPermissionResult:
+        return RequestPermissionResult(approved=True)
+
+    def on_end(self, ending: Ending) -> None:
+        self.endings.append(ending)
+        self._news.set()
+
+    async def until(self, happened: Callable[[], object]) -> None:
+        """Wait until something has happened."""
+        async with asyncio.timeout(PATIENCE):
+            while not happened():
+                self._news.clear()
+                await self._news.wait()
+
+    def text(self, task_id: str) -> str:
+        """All deltas of a task put together."""
+        events = (decode_event(e.event_type, e.event_data) for e in self.events[task_id])
+        return "".join(event.text for event in events if isinstance(event, BlockDelta))
+
+    def sequences(self, task_id: str) -> list[int]:
+        return [event.sequence for event in self.events[task_id]]
+
+
+@contextlib.asynccontextmanager
+async def pool_in(
+    folder: Path, side: Side | None = None, *, drain: bool = True, **settings: Any
+) -> AsyncIterator[tuple[Pool, Side]]:
+    """Open a pool on a folder, and close it."""
+    side = side or Side()
+    pool = Pool(
+        PoolSettings(runtime=folder / "run", **settings),
+        side,
+        FileRecords(folder / "records"),
+        on_end=side.on_end,
+    )
+    try:
+        await soon(pool.open())
+        yield pool, side
+    finally:
+        await soon(pool.close(drain=drain))
+
+
+def claim(session: str, user: str = "anna", unix: str | None = None) -> Claim:
+    return Claim(session_id=session, user_id=user, unix_username=unix)
+
+
+def prompt(script: Any, task_id: str = "task", **more: Any) -> ExecutePromptParams:
+    members: dict[str, Any] = {
+        "session_token": "token",
+        "session_id": "session",
+        "task_id": task_id,
+        "agentic_tool": "scripted",
+        "prompt": script if isinstance(script, str) else json.dumps(script),
+        "cwd": "/",
+    }
+    return ExecutePromptParams(**(members | more))
+
+
+async def run(environment: ExecutionEnvironment, script: Any, task_id: str = "task") -> TaskResult:
+    """Run a script to its end."""
+    return await soon(environment.execute_prompt(prompt(script, task_id)))
+
+
+def tree_of(environment: ExecutionEnvironment) -> list[int]:
+    """The pids of an executor and all below it."""
+    assert environment.info is not None
+    root = process_of(environment.info.pid)
+    return [] if root is None else [process.pid for process in family([root])]
+
+
+def left_in(folder: Path) -> list[str]:
+    """What a pool has left of its executors on disk."""
+    return [path.name for path in (folder / "run" / "executors").iterdir()] + [
+        path.name for path in (folder / "records").iterdir()
+    ]
+
+
+def open_files() -> int:
+    """Count our descriptors; the event loop keeps one of /dev/null for bad days, once for all."""
+    found = 0
+    for link in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            found += str(link.readlink()) != "/dev/null"
+    return found
+
+
+async def soon(work: Awaitable[T]) -> T:
+    async with asyncio.timeout(PATIENCE):
+        return await work

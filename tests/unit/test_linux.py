@@ -1,0 +1,82 @@
+"""Processes by name and not by number: families, marks, and ends of whole trees."""
+
+import os
+import subprocess
+import uuid
+
+import pytest
+
+from agor.linux import children, family, is_alive, kill_family, marked, process_of, send
+from agor.protocol.launching import Process
+
+MARK = str(uuid.uuid4())
+
+
+@pytest.fixture
+def tree():
+    """A shell with a child and a grandchild that left its session."""
+    script = "sleep 901 & setsid sh -c 'sleep 902 & wait' & echo up; wait"
+    shell = subprocess.Popen(
+        ["sh", "-c", script], stdout=subprocess.PIPE, env={"PATH": os.environ["PATH"], "M": MARK}
+    )
+    assert shell.stdout is not None
+    shell.stdout.readline()
+    root = process_of(shell.pid)
+    assert root is not None
+    yield root
+    kill_family([root])
+    shell.communicate()
+
+
+def grown(root: Process, count: int) -> list[Process]:
+    """Wait until a tree has this many members."""
+    for _ in range(1000):
+        if len(found := family([root])) == count:
+            return found
+    raise AssertionError(f"{len(family([root]))} processes")
+
+
+def test_a_family_is_all_that_descends_however_it_hides(tree):
+    members = grown(tree, 4)
+    assert members[0] == tree
+    assert {child.pid for child in children(tree.pid)} <= {member.pid for member in members}
+
+
+def test_killing_a_family_leaves_nobody_and_counts(tree):
+    members = grown(tree, 4)
+    assert kill_family([tree]) == 4
+    for member in members:
+        for _ in range(1_000_000):
+            if not is_alive(member):
+                break
+        assert not is_alive(member)
+
+
+def test_those_to_spare_are_spared(tree):
+    grown(tree, 4)
+    assert kill_family([tree], spare=[tree]) == 3
+    assert is_alive(tree)
+
+
+def test_a_mark_is_found_in_the_environment(tree):
+    members = grown(tree, 4)
+    assert set(marked("M", MARK)) == set(members)
+    assert marked("M", MARK[:-1]) == []
+
+
+def test_a_number_that_is_used_again_is_somebody_else():
+    own = process_of(os.getpid())
+    assert own is not None
+    assert is_alive(own)
+    other = Process(own.pid, own.started + 1)
+    assert not is_alive(other)
+    assert not send(other, 9)
+
+
+def test_who_is_gone_or_was_never_there_is_not_alive():
+    child = subprocess.Popen(["true"])
+    named = process_of(child.pid)
+    assert named is not None
+    child.wait()
+    assert not is_alive(named)
+    assert process_of(2**22 + 1) is None
