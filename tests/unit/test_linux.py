@@ -15,7 +15,7 @@ MARK = str(uuid.uuid4())
 @pytest.fixture
 def tree():
     """A shell with a child and a grandchild that left its session."""
-    script = "sleep 901 & setsid sh -c 'sleep 902 & wait' & echo up; wait"
+    script = "sleep 901 & setsid sh -c 'sleep 902 & wait' & echo up; wait; exec sleep 903"
     shell = subprocess.Popen(
         ["sh", "-c", script], stdout=subprocess.PIPE, env={"PATH": os.environ["PATH"], "M": MARK}
     )

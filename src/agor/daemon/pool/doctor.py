@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 import agor
-from agor.daemon.pool.folders import check_private
+from agor.daemon.pool.folders import ID_LENGTH, check_private
 from agor.daemon.pool.identities import check
 from agor.daemon.pool.limits import probe
 from agor.environments.identity import UnixIdentity, plain_environment, way_to
@@ -26,7 +26,7 @@ from agor.rpc.unix import MAX_PATH
 
 _TRY_TIMEOUT = 30.0
 #: As long as the name of an executor's socket below the runtime folder.
-_SOCKET = f"executors/{'0' * 16}.sock"
+_SOCKET = f"executors/{'0' * ID_LENGTH}.sock"
 
 
 @dataclass(frozen=True, slots=True)

@@ -133,7 +133,7 @@ class Launchers:
             process.kill()
         said = (await asyncio.to_thread(_last_words, errors)).splitlines()[-3:]
         why = " / ".join(said) or error.message
-        if way_to(identity) == "sudo" and any("sudo" in line for line in said):
+        if way_to(identity) == "sudo" and any(_is_refusal(line) for line in said):
             return refusal(identity, why)
         return LauncherFailed(
             f"the launcher of {identity.name} did not come up: {why}",
@@ -187,6 +187,11 @@ class Launchers:
             finally:
                 link.close()
         path.unlink(missing_ok=True)  # noqa: ASYNC240 - one name in a folder of ours
+
+
+def _is_refusal(line: str) -> bool:
+    """Tell sudo's no from a yes that came to nothing, for which another rule is no help."""
+    return line.startswith("sudo: ") and "unable to execute" not in line
 
 
 def _last_words(log: Path) -> str:
