@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from agor.daemon.pool.cgroups import Found, Mount, find, read_mounts
+from agor.daemon.pool.hierarchies import Found, Mount, find, read_mounts
 from agor.daemon.pool.limits import (
     Backend,
     Prepared,

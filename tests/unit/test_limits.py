@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agor.daemon.pool.cgroups import Found, Hierarchy, Mount, read_mounts, settings
+from agor.daemon.pool.cgroups import settings
+from agor.daemon.pool.hierarchies import Found, Hierarchy, Mount, read_mounts
 from agor.daemon.pool.limits import backend_of, folder_name, in_words
 from agor.protocol.limits import MEBIBYTE, Kind, ResourceLimits, rlimits, within
 

@@ -10,7 +10,7 @@ from rich.text import Text
 
 import agor
 from agor import logs
-from agor.cli import demo
+from agor.cli import demo, doctor
 from agor.errors import AgorError
 
 app = typer.Typer(
@@ -21,6 +21,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command("demo")(demo.demo)
+app.command("doctor")(doctor.doctor)
 
 
 def _print_version(wanted: bool) -> None:

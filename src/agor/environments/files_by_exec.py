@@ -120,8 +120,8 @@ class FilesByExec(EnvironmentPrimitive):
         limit = "999999" if depth is None else str(depth)
         must = "folder" if folder else ""
         done = await self._script(_LIST, place, limit, must, max_output=_MAX_LIST)
-        # Folders that may not be read make find fail, with all the others told.
-        if not done.stdout:
+        # Folders that may not be read make find end with 1, with all the others told.
+        if done.exit_code != 1 or not done.stdout:
             _check(done, "list", place)
         marks = dict(_entry(record) for record in done.stdout.split(b"\0")[:-1])
         if len(marks) > MAX_ENTRIES:

@@ -58,6 +58,8 @@ class PollingWatch(Watch):
                 if not complained:
                     log.warning("cannot look at a watched path", path=self._path, why=error.message)
                 complained = True
+            except Exception:
+                log.exception("cannot look at a watched path", path=self._path)
             else:
                 complained = False
                 tell(self._callback, differences(self._known, found))

@@ -127,6 +127,8 @@ class TreeWatch(Watch):
                 self._look_at(path, everything, changes)
             except EnvironmentFailed as error:
                 log.warning("cannot watch all of a tree", path=path, why=error.message)
+            except Exception:
+                log.exception("cannot look at a watched path", path=path)
         return changes
 
     def _everything(self) -> set[str]:

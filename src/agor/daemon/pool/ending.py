@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from agor.errors import ExecutorFailed
 from agor.protocol.launching import ExitReport
 
+#: Survivors that could not be counted.
+UNKNOWN = -1
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:

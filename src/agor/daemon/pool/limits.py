@@ -17,15 +17,8 @@ from signal import SIGKILL
 import msgspec
 import structlog
 
-from agor.daemon.pool.cgroups import (
-    CONTROLLERS,
-    Cgroup,
-    Found,
-    Hierarchy,
-    find,
-    leftovers,
-    read_mounts,
-)
+from agor.daemon.pool.cgroups import Cgroup, leftovers
+from agor.daemon.pool.hierarchies import CONTROLLERS, Found, Hierarchy, find, read_mounts
 from agor.errors import AgorError
 from agor.protocol.limits import MEBIBYTE, RLIMITS, Kind, ResourceLimits, rlimits
 

@@ -23,12 +23,12 @@ from agor.daemon.pool.identities import identity_for
 from agor.daemon.pool.launchers import Launchers
 from agor.daemon.pool.limits import probe
 from agor.daemon.pool.parts import Parts
+from agor.daemon.pool.places import Places
 from agor.daemon.pool.pooled import PooledExecutor
 from agor.daemon.pool.records import Records
 from agor.daemon.pool.settings import Claim, PoolSettings
 from agor.daemon.pool.states import WARM, Happening, State
 from agor.daemon.pool.take_back import TakenBack, take_back
-from agor.daemon.pool.waiting import FairQueue
 from agor.environments.identity import UnixIdentity
 from agor.errors import Disconnected, ExecutorFailed, PoolClosed
 from agor.execution import ExecutionEnvironment, Host
@@ -70,8 +70,7 @@ class Pool:
         self._settings = settings
         self._on_end = on_end
         self._seats: dict[str, _Seat] = {}
-        self._free = settings.max_executors
-        self._queue: FairQueue[asyncio.Future[None]] = FairQueue(settings.max_waiting)
+        self._places = Places(settings.max_executors, settings.max_waiting, self._make_room)
         self._making_room: set[PooledExecutor] = set()
         self._idle_timers: dict[str, asyncio.TimerHandle] = {}
         self._tasks: set[asyncio.Task[Ending]] = set()
@@ -92,8 +91,7 @@ class Pool:
             seat = _Seat(one.pooled.claim, one.pooled.identity)
             seat.coming = asyncio.create_task(_already(one.pooled))
             self._seats[one.pooled.claim.session_id] = seat
-            # There may be more than we may start now: they are ours all the same.
-            self._free -= 1
+            self._places.occupy()
             self._settle(seat, one.pooled)
             if one.tasks:
                 self._lease(one.pooled)
@@ -194,7 +192,7 @@ class Pool:
 
     async def _bring(self, seat: _Seat) -> PooledExecutor:
         """Wait for a place and start an executor in it."""
-        await self._take_place(seat.claim.user_id)
+        await self._places.take(seat.claim.user_id)
         pooled = PooledExecutor(
             secrets.token_hex(ID_LENGTH // 2), seat.claim, seat.identity, self._parts
         )
@@ -214,29 +212,8 @@ class Pool:
             timer.cancel()
         if seat.pooled is not None:
             self._making_room.discard(seat.pooled)
-        self._give_place()
+        self._places.give()
         self._on_end(ending)
-
-    async def _take_place(self, user: str) -> None:
-        if self._free > 0 and not len(self._queue):
-            self._free -= 1
-            return
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._queue.push(user, turn)
-        self._make_room()
-        try:
-            await turn
-        except asyncio.CancelledError:
-            if not self._queue.remove(user, turn):
-                self._give_place()
-            raise
-
-    def _give_place(self) -> None:
-        while self._free >= 0 and (turn := self._queue.pop()) is not None:
-            if not turn.done():
-                turn.set_result(None)
-                return
-        self._free += 1
 
     def _make_room(self) -> None:
         """End idle executors for those who wait, the longest unused first."""
@@ -244,7 +221,7 @@ class Pool:
             (pooled for pooled in self.executors() if pooled.state is State.IDLE),
             key=lambda pooled: pooled.last_used,
         )
-        for pooled in idle[: max(0, len(self._queue) - len(self._making_room))]:
+        for pooled in idle[: max(0, self._places.waiting - len(self._making_room))]:
             self._making_room.add(pooled)
             self._begin(pooled.stop("others wait for its place"))
 
@@ -267,7 +244,7 @@ class Pool:
 
         loop = asyncio.get_running_loop()
         self._idle_timers[session_id] = loop.call_later(self._settings.idle_timeout, expire)
-        if len(self._queue):
+        if self._places.waiting:
             self._make_room()
 
     # ── the end ──────────────────────────────────────────────────────────────────────────────

@@ -13,11 +13,11 @@ import contextlib
 import os
 import time
 from collections.abc import Coroutine
-from signal import SIGKILL, SIGTERM
 
 import structlog
 
-from agor.daemon.pool.ending import Ending, ending
+from agor.daemon.pool.ending import UNKNOWN, Ending, ending
+from agor.daemon.pool.ladder import Ladder
 from agor.daemon.pool.limits import explain_death
 from agor.daemon.pool.parts import Parts
 from agor.daemon.pool.records import ExecutorRecord
@@ -28,21 +28,18 @@ from agor.errors import AgorError, Disconnected
 from agor.execution import ExecutionEnvironment
 from agor.linux import is_alive
 from agor.protocol.launching import (
-    COUNT_FAMILY,
-    SIGNAL_FAMILY,
     SPAWN,
     Family,
-    SignalParams,
     SpawnParams,
 )
 from agor.rpc import Limits, Peer, Routes, unix
 
 log = structlog.get_logger("agor.pool")
 
-#: Seconds between TERM and KILL, after KILL, and for a question to the launcher.
-_TERM_GRACE = 2.0
-_KILL_GRACE = 10.0
-_ASK = 10.0
+#: Seconds for the launcher to fork, on a busy machine.
+_SPAWN_TIMEOUT = 10.0
+#: Seconds in which the end of a lost connection's executor should be heard of.
+_NEWS = 2.0
 
 
 class PooledExecutor:
@@ -130,7 +127,7 @@ class PooledExecutor:
                 rlimits=prepared.rlimits,
             )
             fds = [listener.fileno(), logged, report, *prepared.fds]
-            family = await link.call(SPAWN, params, fds, timeout=_ASK)
+            family = await link.call(SPAWN, params, fds, timeout=_SPAWN_TIMEOUT)
         finally:
             listener.close()
             os.close(logged)
@@ -189,7 +186,7 @@ class PooledExecutor:
                 self.log.info("reconnected", why=ended.message)
             except (AgorError, TimeoutError) as error:
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._keeper_gone.wait(), _TERM_GRACE)
+                    await asyncio.wait_for(self._keeper_gone.wait(), _NEWS)
                 self._stop_once(f"its connection was lost ({error})")
                 return
 
@@ -224,69 +221,18 @@ class PooledExecutor:
         return self._stopping
 
     async def _stop(self) -> Ending:
+        ladder = Ladder(
+            self._parts, self.identity, self.environment, self._keeper_gone, self._family,
+            self._cgroup,
+        )  # fmt: skip
         hung = self.state is State.HUNG
         self.happen(Happening.STOP)
         try:
-            if not self._keeper_gone.is_set():
-                if not hung:
-                    await self._ask_to_end()
-                await self._force_to_end()
-            survivors = await self._verify()
+            survivors = await ladder.climb(self.reason or "stopped", hung=hung)
         except Exception:
             self.log.exception("stop_failed")
-            survivors = -1
+            survivors = UNKNOWN
         return await self._conclude(survivors)
-
-    async def _ask_to_end(self) -> None:
-        timeout = self._parts.settings.stop_timeout
-        with contextlib.suppress(AgorError, TimeoutError):
-            async with asyncio.timeout(timeout):
-                if not self.environment.connected:
-                    # It may have started and not been greeted yet.
-                    await self.environment.reconnect(timeout)
-                await self.environment.shut_down(self.reason or "stopped", 0)
-                if self._family is None:
-                    # Its launcher died before it could say whom it had started.
-                    await self.environment.wait_disconnected()
-                else:
-                    await self._keeper_gone.wait()
-
-    async def _force_to_end(self) -> None:
-        for number, grace in ((SIGTERM, _TERM_GRACE), (SIGKILL, _KILL_GRACE)):
-            if self._keeper_gone.is_set():
-                return
-            if self._family is None:
-                await self._signal(SIGKILL)
-                return
-            await self._signal(number)
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._keeper_gone.wait(), grace)
-
-    async def _signal(self, number: int) -> None:
-        if number == SIGKILL and self._cgroup is not None:
-            await self._cgroup.kill()
-        if self._family is not None:
-            with contextlib.suppress(AgorError):
-                params = SignalParams(family=self._family, signal=number)
-                await self._parts.launchers.ask(self.identity, SIGNAL_FAMILY, params, timeout=_ASK)
-
-    async def _verify(self) -> int:
-        """Count what is left; whoever lost its keeper is killed, and counted again."""
-        survivors = 0
-        for _ in range(3):
-            survivors = await self._count()
-            if survivors == 0:
-                break
-            await self._signal(SIGKILL)
-        return survivors
-
-    async def _count(self) -> int:
-        if self._cgroup is not None and not self._cgroup.populated():
-            return 0
-        if self._family is None:
-            return 0
-        ask = self._parts.launchers.ask
-        return (await ask(self.identity, COUNT_FAMILY, self._family, timeout=_ASK)).count
 
     async def _conclude(self, survivors: int) -> Ending:
         for task in self._tasks:

@@ -1,0 +1,67 @@
+"""`agor doctor`: says whether agor can work on this machine, and what to do where it cannot."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from agor.cli.view import printable
+from agor.daemon.pool.doctor import Finding, examine
+
+_MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "problem": ("✗", "bold red")}
+_INDENT = "    "
+
+
+def doctor(
+    unix_users: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--as", metavar="USER", help="Also: can executors run as this Unix user? Repeatable."
+        ),
+    ] = None,
+    runtime: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="The daemon's runtime folder [default: AGOR_HOME/run]"),
+    ] = None,
+) -> None:
+    """Check this machine: what works, what does not, and what to do about it."""
+    console = Console(highlight=False, soft_wrap=True)
+    findings = []
+    for finding in examine(runtime or _default_runtime(), unix_users or []):
+        findings.append(finding)
+        show(console, finding)
+    problems = sum(finding.state == "problem" for finding in findings)
+    warnings = sum(finding.state == "warning" for finding in findings)
+    console.print(_summary(problems, warnings))
+    if problems:
+        raise typer.Exit(1)
+
+
+def show(console: Console, finding: Finding) -> None:
+    """Print one finding; what to do about it stands below, on lines that can be copied."""
+    sign, style = _MARKS[finding.state]
+    line = Text.assemble((sign, style), " ", (finding.name, "bold"), f": {finding.what}")
+    line.plain = printable(line.plain)
+    console.print(line)
+    for advice in (finding.to_do or "").splitlines():
+        console.print(Text(_INDENT + printable(advice), "cyan"))
+
+
+def _summary(problems: int, warnings: int) -> Text:
+    if not problems and not warnings:
+        return Text("All is well.", "green")
+    counts = [
+        f"{count} {word}{'s' if count > 1 else ''}"
+        for count, word in ((problems, "problem"), (warnings, "warning"))
+        if count
+    ]
+    return Text(", ".join(counts), "bold red" if problems else "yellow")
+
+
+def _default_runtime() -> Path:
+    return Path(os.environ.get("AGOR_HOME") or "~/.agor").expanduser() / "run"

@@ -1,0 +1,46 @@
+"""Every kind of environment passes the certification."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+pytest.register_assert_rewrite("agor.testing")
+
+from agor.environments.identity import UnixIdentity  # noqa: E402
+from agor.testing.certification import EnvironmentCertification  # noqa: E402
+from tests.contract.local_environments import (  # noqa: E402
+    SUDO_USER,
+    as_root,
+    local_environment,
+    new_user,
+    through_sudo,
+)
+
+
+@pytest.fixture(scope="module")
+def somebody() -> Iterator[UnixIdentity]:
+    with new_user() as made:
+        yield made
+
+
+class TestLocalAsOurselves(EnvironmentCertification):
+    def make(self):
+        return local_environment()
+
+
+@as_root
+class TestLocalAsSomebodyElse(EnvironmentCertification):
+    @pytest.fixture(autouse=True)
+    def become(self, somebody: UnixIdentity) -> None:
+        self.identity = somebody
+
+    def make(self):
+        return local_environment(self.identity)
+
+
+@through_sudo
+class TestLocalThroughSudo(EnvironmentCertification):
+    def make(self):
+        return local_environment(UnixIdentity.of(SUDO_USER))
