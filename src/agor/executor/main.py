@@ -66,18 +66,13 @@ async def _run(arguments: argparse.Namespace, options: Options) -> int:
             return await _serve_socket(bound.listener, str(bound.path), options)
         finally:
             bound.remove()
-    inherited = unix.inherit(arguments.listen_fd)
-    return await _serve_socket(inherited, inherited.getsockname() or "(unnamed)", options)
+    return await serve_inherited(arguments.listen_fd, options)
 
 
-def serve_inherited(fd: int, options: Options) -> int:
+async def serve_inherited(fd: int, options: Options) -> int:
     """Serve a listening socket that was handed down, until told to end."""
-
-    async def serve() -> int:
-        inherited = unix.inherit(fd)
-        return await _serve_socket(inherited, inherited.getsockname() or "(unnamed)", options)
-
-    return uvloop.run(serve())
+    inherited = unix.inherit(fd)
+    return await _serve_socket(inherited, inherited.getsockname() or "(unnamed)", options)
 
 
 async def _serve_socket(sock: socket.socket, name: str, options: Options) -> int:

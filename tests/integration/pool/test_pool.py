@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.integration.pool.side import (
+    PATIENCE,
     claim,
     left_in,
     open_files,
@@ -19,7 +20,8 @@ from tests.integration.pool.side import (
 )
 
 from agor.daemon.pool.settings import PoolSettings
-from agor.errors import BadInput, Disconnected, ExecutorFailed, PoolClosed, PoolExhausted
+from agor.errors import AgorError, BadInput, Disconnected, ExecutorFailed, PoolClosed, PoolExhausted
+from agor.linux import family, send
 from agor.protocol.limits import ResourceLimits
 
 
@@ -213,4 +215,39 @@ async def test_an_executor_that_cannot_come_up_is_an_error_that_says_why(folder:
         with pytest.raises(ExecutorFailed, match=r"killed for using more than 1 MiB of memory"):
             await soon(pool.acquire(claim("s")))
     assert {ending.survivors for ending in side.endings} == {0}
+    assert left_in(folder) == []
+
+
+async def test_sockets_are_where_the_template_says(folder: Path):
+    (folder / "mine").mkdir(mode=0o700)
+    template = f"{folder}/mine/agent-{{id}}.socket"
+    async with pool_in(folder, socket_path_template=template) as (pool, _):
+        environment = await soon(pool.acquire(claim("s")))
+        assert (folder / "mine" / f"agent-{environment.executor_id}.socket").is_socket()
+        assert await environment.is_healthy()
+    assert list((folder / "mine").iterdir()) == []
+
+
+async def test_an_executor_that_gives_no_first_answer_in_time_is_given_up(folder: Path):
+    async with pool_in(folder, connection_timeout=0.3, stop_timeout=0.3) as (pool, side):
+        first = await soon(pool.acquire(claim("first")))
+        # The next one is forked already and waits for its task.
+        (link,) = pool._parts.launchers._links.values()
+        hello = await link.greet(PATIENCE)
+        spares = [
+            process
+            for process in family([hello.process])
+            if process != hello.process
+            and process.pid not in {*tree_of(first)}
+            and process not in {known.keeper for known in hello.families}
+        ]
+        for spare in spares:
+            send(spare, signal.SIGSTOP)
+        with pytest.raises(AgorError):
+            await soon(pool.acquire(claim("second")))
+        assert side.endings[-1].session_id == "second"
+        assert side.endings[-1].survivors == 0
+        assert await first.is_healthy()
+        for spare in spares:
+            send(spare, signal.SIGCONT)
     assert left_in(folder) == []

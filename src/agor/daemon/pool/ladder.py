@@ -86,7 +86,9 @@ class Ladder:
                 break
             await self._signal(SIGKILL)
             survivors = await self._count()
-        return survivors
+        # A keeper that does not end has not seen to the end of the others.
+        stuck = self.family is not None and not self.keeper_gone.is_set()
+        return survivors + stuck
 
     async def _count(self) -> int:
         # Being in a cgroup is the one mark that cannot be shed.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import resource
 import signal
@@ -10,6 +11,7 @@ import sys
 from typing import NoReturn
 
 import msgspec
+import uvloop
 
 from agor import logs
 from agor.executor.launcher.descriptors import keep_only
@@ -26,10 +28,8 @@ def run_executor(line: socket.socket, errors: int) -> NoReturn:
     code = 1
     try:
         _cut_loose(line, errors)
-        packet, fds, _, _ = socket.recv_fds(line, MAX_PACKET, 64)
-        line.close()
-        # Without a task it was a spare that was not needed.
-        code = _serve(msgspec.json.decode(packet, type=SpawnParams), fds) if packet else 0
+        # The event loop is made before there is a task: a spare has that behind it.
+        code = uvloop.run(_work(line))
     except BaseException:  # noqa: BLE001 - a forked child must never return into its parent's code
         sys.excepthook(*sys.exc_info())
     finally:
@@ -37,11 +37,21 @@ def run_executor(line: socket.socket, errors: int) -> NoReturn:
         os._exit(code)
 
 
-def _serve(task: SpawnParams, fds: list[int]) -> int:
+async def _work(line: socket.socket) -> int:
+    told = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    loop.add_reader(line.fileno(), told.set)
+    await told.wait()
+    loop.remove_reader(line.fileno())
+    packet, fds, _, _ = socket.recv_fds(line, MAX_PACKET, 64)
+    line.close()
+    if not packet:
+        return 0  # A spare that was not needed.
     listener, *groups = fds
+    task = msgspec.json.decode(packet, type=SpawnParams)
     _accept_limits(task, groups)
     os.environ[MARK] = task.executor_id
-    return serve_inherited(listener, _options(task))
+    return await serve_inherited(listener, _options(task))
 
 
 def _cut_loose(line: socket.socket, errors: int) -> None:

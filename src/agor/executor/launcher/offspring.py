@@ -113,5 +113,7 @@ class Offspring:
         """Signal all of a family but the keeper, which is to tell the end."""
         members = self.alive(known)
         if number == signal.SIGKILL:
+            # Whoever stopped all of them stopped the keeper too.
+            send(known.keeper, signal.SIGCONT)
             return kill_family(members, spare=[known.keeper])
         return sum(send(member, number) for member in members)
