@@ -13,9 +13,10 @@ from pathlib import Path
 
 from bench.machine import machine_facts
 from bench.results import BenchError, GroupResult, Options
+from bench.spawn.group import run as run_spawn
 from bench.wire.group import run as run_wire
 
-GROUPS: dict[str, Callable[[Options], GroupResult]] = {"wire": run_wire}
+GROUPS: dict[str, Callable[[Options], GroupResult]] = {"wire": run_wire, "spawn": run_spawn}
 
 RESULTS = Path(__file__).parent / "results.json"
 ROUNDS = 5

@@ -40,10 +40,10 @@ def compiled(source: Path) -> str:
     return str(program)
 
 
-def node_modules() -> Path:
+def node_modules(locked: Path = PEERS, folder: Path = INSTALLED / "node") -> Path:
     """The folder with the npm packages of the lock file."""
-    npm, folder = tool("npm"), INSTALLED / "node"
-    inputs = [PEERS / "package.json", PEERS / "package-lock.json"]
+    npm = tool("npm")
+    inputs = [locked / "package.json", locked / "package-lock.json"]
     made_from = _fingerprint(inputs, platform.machine())
     if not _is_stamped(folder, made_from):
         _empty(folder)
@@ -55,9 +55,9 @@ def node_modules() -> Path:
     return folder / "node_modules"
 
 
-def peers_python() -> str:
+def peers_python(locked: Path = PEERS, folder: Path = INSTALLED / "python") -> str:
     """The interpreter of an environment with the Python packages of the lock file."""
-    folder, lock = INSTALLED / "python", PEERS / "requirements.lock"
+    lock = locked / "requirements.lock"
     interpreter = folder / "bin" / "python"
     made_from = _fingerprint([lock], sys.version)
     if not _is_stamped(folder, made_from):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import os
 import pwd
 import time
@@ -199,6 +200,7 @@ def _ping(_: Nothing) -> PingResult:
     return PingResult(pong=True, timestamp=time.time_ns() // 1_000_000)
 
 
+@functools.cache
 def unix_user() -> str:
     """Name the user this process runs as."""
     try:

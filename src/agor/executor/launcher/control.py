@@ -27,7 +27,8 @@ _encode = msgspec.json.Encoder().encode
 #: Seconds that the daemon may take to read an answer.
 _WRITE_TIMEOUT = 5.0
 
-Handlers = Mapping[str, tuple[type[Any], Callable[[Any], object]]]
+#: A method's params, and what to do with them and the descriptors that came along.
+Handlers = Mapping[str, tuple[ParamsReader[Any], Callable[[Any, list[int]], object]]]
 
 
 class Request:
@@ -82,7 +83,7 @@ def answer(connection: Connection, request: Request, handlers: Handlers) -> None
     try:
         message = _decode(request.text)
         request_id = None if message.id is UNSET else message.id
-        reply: Answer | Failure = Answer(request_id, _carry_out(message, handlers))
+        reply: Answer | Failure = Answer(request_id, _carry_out(message, request.fds, handlers))
     except UNREADABLE:
         reply = failure(request_id, InvalidRequest("not a message"))
     except Exception as error:  # noqa: BLE001 - whatever it was, the daemon must hear it
@@ -91,10 +92,10 @@ def answer(connection: Connection, request: Request, handlers: Handlers) -> None
     connection.send(_encode(reply))
 
 
-def _carry_out(message: Message, handlers: Handlers) -> object:
+def _carry_out(message: Message, fds: list[int], handlers: Handlers) -> object:
     if message.id is UNSET or message.method is UNSET:
         raise InvalidRequest("a launcher takes requests only")
     if message.method not in handlers:
         raise MethodNotFound(f"a launcher has no method {message.method}")
-    form, handle = handlers[message.method]
-    return handle(ParamsReader(form)(message.params))
+    read, handle = handlers[message.method]
+    return handle(read(message.params), fds)

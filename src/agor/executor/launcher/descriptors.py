@@ -11,12 +11,7 @@ def keep_only(wanted: set[int]) -> None:
     for fd in range(highest):
         if fd not in wanted:
             _close(fd)
-    os.closerange(highest + 1, _limit())
-
-
-def _limit() -> int:
-    """One past the highest descriptor that is open."""
-    return max(map(int, os.listdir("/proc/self/fd"))) + 1  # noqa: PTH208 - names only
+    os.closerange(highest + 1, os.sysconf("SC_OPEN_MAX"))
 
 
 def _close(fd: int) -> None:

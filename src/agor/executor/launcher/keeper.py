@@ -16,14 +16,14 @@ import signal
 import socket
 import sys
 import time
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 import msgspec
 
 from agor.executor.launcher.child import run_executor
 from agor.executor.launcher.descriptors import keep_only
-from agor.linux import become_subreaper, children, kill_family, process_of
-from agor.protocol.launching import MAX_PACKET, SPAWN_DESCRIPTORS, ExitReport
+from agor.linux import become_subreaper, children, kill_family
+from agor.protocol.launching import ExitReport
 
 #: Bytes that a log may have; then its older half is dropped.
 LOG_BYTES = 256 * 1024
@@ -32,29 +32,51 @@ _CHUNK = 64 * 1024
 _SWEEP = 5.0
 
 
-def fork_keeper() -> tuple[int, socket.socket]:
-    """Fork a keeper with an executor that waits for its task; its pid, and the line to it."""
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+class Lines(NamedTuple):
+    """The launcher's ends of the lines to a keeper and to its executor."""
+
+    keeper: socket.socket
+    executor: socket.socket
+
+    def close(self) -> None:
+        """Hang up; who has no task yet ends then."""
+        self.keeper.close()
+        self.executor.close()
+
+
+def fork_keeper() -> tuple[int, Lines]:
+    """Fork a keeper with an executor that waits for its task; its pid, and the lines to both."""
+    keeper, to_keeper = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    executor, to_executor = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     pid = os.fork()
     if pid == 0:
         try:
             # Another session: a signal to the launcher's group is none of our business.
             os.setsid()
-            keep_only({0, 1, 2, theirs.fileno()})
-            ours.detach()
-            _Keeper(theirs).keep()
+            keep_only({0, 1, 2, to_keeper.fileno(), to_executor.fileno()})
+            _Keeper(to_keeper, to_executor).keep()
         except BaseException:  # noqa: BLE001 - a forked child must never return into its parent's code
             sys.excepthook(*sys.exc_info())
             os._exit(1)
-    theirs.close()
-    return pid, ours
+    to_keeper.close()
+    to_executor.close()
+    return pid, Lines(keeper, executor)
 
 
 class _Keeper:
-    def __init__(self, launcher: socket.socket) -> None:
+    def __init__(self, launcher: socket.socket, to_executor: socket.socket) -> None:
         self._launcher = launcher
         self._log = -1
         self._report = -1
+        self._status: int | None = None
+        self._errors, errors = os.pipe()
+        self._executor = os.fork()
+        if self._executor == 0:
+            run_executor(to_executor, errors)
+        self._launcher.sendall(b"%d" % self._executor)
+        to_executor.close()
+        os.close(errors)
+        os.set_blocking(self._errors, False)
         become_subreaper()
         self._wake, wake = socket.socketpair()
         self._wake.setblocking(False)
@@ -64,25 +86,17 @@ class _Keeper:
         signal.signal(signal.SIGTERM, self._pass_on)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.set_wakeup_fd(wake.fileno())
-        self._executor_line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._errors, errors = os.pipe()
-        os.set_blocking(self._errors, False)
-        self._executor = os.fork()
-        if self._executor == 0:
-            run_executor(theirs, errors)
-        theirs.close()
-        os.close(errors)
-        self._status: int | None = None
 
     def keep(self) -> NoReturn:
-        """Hand the task on, look after the executor, and end with it."""
-        self._launcher.sendall(msgspec.json.encode(process_of(self._executor)))
+        """Look after the executor, and end with it."""
         if not self._take_task():
             # The launcher is gone or wants no more of us.
             os.kill(self._executor, signal.SIGKILL)
         poll = select.poll()
         poll.register(self._wake.fileno(), select.POLLIN)
         poll.register(self._errors, select.POLLIN)
+        # It may have ended before anybody would have woken us.
+        self._reap()
         while self._status is None:
             for fd, _ in poll.poll():
                 if fd == self._errors:
@@ -97,16 +111,11 @@ class _Keeper:
         os._exit(0)
 
     def _take_task(self) -> bool:
-        packet, fds, _, _ = socket.recv_fds(self._launcher, MAX_PACKET, 64)
-        if not packet or len(fds) < SPAWN_DESCRIPTORS:
-            return False
-        listener, self._log, self._report, *groups = fds
-        with contextlib.suppress(BrokenPipeError):
-            socket.send_fds(self._executor_line, [packet], [listener, *groups])
-        for fd in (listener, *groups):
-            os.close(fd)
+        _, fds, _, _ = socket.recv_fds(self._launcher, 1, 2)
         self._launcher.close()
-        self._executor_line.close()
+        if len(fds) < 2:
+            return False
+        self._log, self._report = fds
         return True
 
     def _pass_on(self, number: int, _: object) -> None:

@@ -16,12 +16,15 @@ import socket
 import time
 
 import structlog
+import uvloop
 
 import agor
+from agor import logs
 from agor.agents.registry import describe_agents
 from agor.errors import AgorError
-from agor.executor.launcher.control import Connection, answer
+from agor.executor.launcher.control import Connection, Handlers, answer
 from agor.executor.launcher.offspring import Offspring
+from agor.executor.launcher.rehearsal import rehearse
 from agor.linux import become_subreaper, process_of
 from agor.protocol.launching import (
     COUNT_FAMILY,
@@ -36,12 +39,17 @@ from agor.protocol.launching import (
     SpawnParams,
 )
 from agor.protocol.methods import Nothing
+from agor.protocol.validation import ParamsReader
 from agor.rpc.unix import inherit, peer_uid
 
 log = structlog.get_logger("agor.launcher")
 
 #: Daemons come one after the other; two at once only while one takes over from another.
 _MAX_CONNECTIONS = 8
+#: Milliseconds without a request before spares are forked.
+_QUIET = 20.0
+#: Lives of executors that are rehearsed before the first is forked.
+_REHEARSALS = 10
 
 
 def launch(spares: int, orphan_timeout: float) -> int:
@@ -53,8 +61,10 @@ def launch(spares: int, orphan_timeout: float) -> int:
         return 2
     become_subreaper()
     _be_at_home()
-    # Whatever an executor needs is imported now, once for all of them.
+    # Whatever an executor needs is imported, made and warmed up now, once for all of them.
     describe_agents()
+    logs.configure("info", "json")
+    uvloop.run(rehearse(_REHEARSALS))
     gc.collect()
     gc.freeze()
     launcher = Launcher(listener, spares, orphan_timeout)
@@ -86,6 +96,13 @@ class Launcher:
         self._orphan_timeout = orphan_timeout
         self._connections: dict[int, Connection] = {}
         self._offspring = Offspring(spares)
+        self._handlers: Handlers = {
+            HELLO.name: (ParamsReader(Nothing), self._hello),
+            SPAWN.name: (ParamsReader(SpawnParams), self._spawn),
+            SIGNAL_FAMILY.name: (ParamsReader(SignalParams), self._signal),
+            COUNT_FAMILY.name: (ParamsReader(Family), self._count),
+            RETIRE.name: (ParamsReader(Nothing), self._retire),
+        }
         self._retiring = False
         self._alone_since = time.monotonic()
         self._wake, wake = socket.socketpair()
@@ -103,9 +120,11 @@ class Launcher:
         poll.register(self._listener.fileno(), select.POLLIN)
         poll.register(self._wake.fileno(), select.POLLIN)
         while not self._done():
-            if not self._retiring:
+            ready = poll.poll(self._patience())
+            if not ready and not self._retiring:
+                # Not while there is something else to do: whoever was just started needs the time.
                 self._offspring.fill_up()
-            for fd, _ in poll.poll(self._patience()):
+            for fd, _ in ready:
                 if fd == self._listener.fileno():
                     self._accept(poll)
                 elif fd == self._wake.fileno():
@@ -128,6 +147,8 @@ class Launcher:
 
     def _patience(self) -> float | None:
         """Milliseconds after which to look again whether anybody needs us."""
+        if self._offspring.wants_more and not self._retiring:
+            return _QUIET
         if self._connections or self._offspring.families:
             return None
         lonely = time.monotonic() - self._alone_since
@@ -155,20 +176,10 @@ class Launcher:
         if request is None:
             return False
         with request:
-            answer(
-                connection,
-                request,
-                {
-                    HELLO.name: (Nothing, lambda _: self._hello()),
-                    SPAWN.name: (SpawnParams, lambda params: self._spawn(params, request.fds)),
-                    SIGNAL_FAMILY.name: (SignalParams, self._signal),
-                    COUNT_FAMILY.name: (Family, self._count),
-                    RETIRE.name: (Nothing, self._retire),
-                },
-            )
+            answer(connection, request, self._handlers)
         return True
 
-    def _hello(self) -> HelloResult:
+    def _hello(self, _: Nothing, __: list[int]) -> HelloResult:
         own = process_of(os.getpid())
         assert own is not None
         return HelloResult(
@@ -182,12 +193,12 @@ class Launcher:
     def _spawn(self, params: SpawnParams, fds: list[int]) -> Family:
         return self._offspring.start(params, fds)
 
-    def _signal(self, params: SignalParams) -> Counted:
+    def _signal(self, params: SignalParams, _: list[int]) -> Counted:
         return Counted(count=self._offspring.signal(params.family, params.signal))
 
-    def _count(self, family: Family) -> Counted:
+    def _count(self, family: Family, _: list[int]) -> Counted:
         return Counted(count=len(self._offspring.alive(family)))
 
-    def _retire(self, _: Nothing) -> Nothing:
+    def _retire(self, _: Nothing, __: list[int]) -> Nothing:
         self._retiring = True
         return Nothing()

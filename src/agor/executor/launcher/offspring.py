@@ -15,7 +15,7 @@ import msgspec
 import structlog
 
 from agor.errors import HandlerFailed
-from agor.executor.launcher.keeper import fork_keeper
+from agor.executor.launcher.keeper import Lines, fork_keeper
 from agor.linux import children, family, kill_family, marked, process_of, send
 from agor.protocol.launching import MARK, SPAWN_DESCRIPTORS, Family, Process, SpawnParams
 
@@ -31,7 +31,7 @@ class _Spare:
 
     keeper: Process
     executor: Process
-    line: socket.socket
+    lines: Lines
 
 
 class Offspring:
@@ -45,13 +45,18 @@ class Offspring:
 
     def fill_up(self) -> None:
         """Fork what is wanted ahead."""
-        while len(self._spares) < self._wanted:
+        while self.wants_more:
             self._spares.append(self._fork())
+
+    @property
+    def wants_more(self) -> bool:
+        """Whether spares are missing."""
+        return len(self._spares) < self._wanted
 
     def dismiss_spares(self) -> None:
         """Let those go that got no task; they end when their line does."""
         for spare in self._spares:
-            spare.line.close()
+            spare.lines.close()
         self._spares.clear()
 
     def start(self, params: SpawnParams, fds: list[int]) -> Family:
@@ -61,9 +66,16 @@ class Offspring:
         if params.executor_id in self.families:
             raise HandlerFailed(f"there is an executor {params.executor_id} already")
         spare = self._spares.pop(0) if self._spares else self._fork()
-        # Nothing but a name, numbers and descriptors goes down; the daemon's words stay here.
-        with spare.line:
-            socket.send_fds(spare.line, [msgspec.json.encode(params)], fds)
+        listener, log_file, report, *groups = fds
+        try:
+            # The executor first: it has more to do.
+            task = msgspec.json.encode(params)
+            socket.send_fds(spare.lines.executor, [task], [listener, *groups])
+            socket.send_fds(spare.lines.keeper, [b"!"], [log_file, report])
+        except OSError as error:
+            raise HandlerFailed(f"a forked process died: {error.strerror}") from error
+        finally:
+            spare.lines.close()
         family = Family(
             executor_id=params.executor_id, keeper=spare.keeper, executor=spare.executor
         )
@@ -71,18 +83,18 @@ class Offspring:
         return family
 
     def _fork(self) -> _Spare:
-        pid, line = fork_keeper()
-        line.settimeout(_BIRTH)
+        pid, lines = fork_keeper()
+        lines.keeper.settimeout(_BIRTH)
         try:
-            executor = msgspec.json.decode(line.recv(4096), type=Process)
-        except (OSError, msgspec.DecodeError) as error:
-            line.close()
+            executor = process_of(int(lines.keeper.recv(20) or b"0"))
+        except OSError as error:
+            lines.close()
             raise HandlerFailed(f"a forked process did not come up: {error}") from error
         keeper = process_of(pid)
-        if keeper is None:
-            line.close()
+        if keeper is None or executor is None:
+            lines.close()
             raise HandlerFailed("a forked process ended at once")
-        return _Spare(keeper, executor, line)
+        return _Spare(keeper, executor, lines)
 
     # ── ends ─────────────────────────────────────────────────────────────────────────────────
 
@@ -96,7 +108,7 @@ class Offspring:
             if known.keeper.pid in ended:
                 del self.families[executor_id]
         for spare in [spare for spare in self._spares if spare.keeper.pid in ended]:
-            spare.line.close()
+            spare.lines.close()
             self._spares.remove(spare)
         keepers = {known.keeper for known in self.families.values()}
         keepers |= {spare.keeper for spare in self._spares}
