@@ -22,6 +22,7 @@ from tests.integration.pool.side import (
 from agor.daemon.pool.settings import PoolSettings
 from agor.errors import AgorError, BadInput, Disconnected, ExecutorFailed, PoolClosed, PoolExhausted
 from agor.linux import family, send
+from agor.protocol.launching import Process
 from agor.protocol.limits import ResourceLimits
 
 
@@ -231,16 +232,15 @@ async def test_sockets_are_where_the_template_says(folder: Path):
 async def test_an_executor_that_gives_no_first_answer_in_time_is_given_up(folder: Path):
     async with pool_in(folder, connection_timeout=0.3, stop_timeout=0.3) as (pool, side):
         first = await soon(pool.acquire(claim("first")))
-        # The next one is forked already and waits for its task.
         (link,) = pool._parts.launchers._links.values()
         hello = await link.greet(PATIENCE)
-        spares = [
-            process
-            for process in family([hello.process])
-            if process != hello.process
-            and process.pid not in {*tree_of(first)}
-            and process not in {known.keeper for known in hello.families}
-        ]
+        known = {hello.process.pid, *tree_of(first), *(each.keeper.pid for each in hello.families)}
+        spares: list[Process] = []
+        async with asyncio.timeout(PATIENCE):
+            # The next one, with its keeper, is forked ahead and waits for its task.
+            while len(spares) < 2:
+                await asyncio.sleep(0.005)
+                spares = [each for each in family([hello.process]) if each.pid not in known]
         for spare in spares:
             send(spare, signal.SIGSTOP)
         with pytest.raises(AgorError):
