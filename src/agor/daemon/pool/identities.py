@@ -33,9 +33,10 @@ def identity_for(claim: Claim, settings: PoolSettings) -> UnixIdentity:
             hint="Map them with `agor user set-unix-user`, or set execution.executor_unix_user.",
         )
     identity = UnixIdentity.of(name)
-    if identity.uid == 0 and os.getuid() != 0:
+    if identity.uid in (0, os.getuid()):
         raise ImpersonationRefused(
-            "an executor never becomes root", hint="Map the user to another."
+            f"user {claim.user_id} is mapped to {name}, who could read the daemon's keys",
+            hint="Map them to a Unix user that is neither root nor the daemon's own.",
         )
     return identity
 

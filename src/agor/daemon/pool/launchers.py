@@ -14,6 +14,7 @@ from typing import TypeVar
 
 import structlog
 
+import agor
 from agor.daemon.pool.folders import Folders
 from agor.daemon.pool.identities import check, refusal
 from agor.daemon.pool.settings import PoolSettings
@@ -83,7 +84,10 @@ class Launchers:
             log.warning("launcher_not_taken_back", user=identity.name, why=error.message)
             link.close()
             return None
-        if hello.uid != identity.uid:
+        if hello.uid != identity.uid or hello.version != agor.__version__:
+            # Those that it started go on; from now on executors are of this version.
+            with contextlib.suppress(AgorError):
+                await link.call(RETIRE, Nothing(), timeout=_END_TIMEOUT)
             link.close()
             return None
         log.info("launcher_taken_back", user=identity.name, pid=hello.process.pid)

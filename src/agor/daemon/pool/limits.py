@@ -65,8 +65,13 @@ class Backend:
     ) -> Prepared:
         """Make the cgroup of an executor that is about to start, as user `uid` (else as we are)."""
         cgroup, missing = None, dict.fromkeys(CONTROLLERS, "there is no cgroup to do it")
-        if self.hierarchies:
-            cgroup, missing = Cgroup.create(executor_id, limits, self.hierarchies)
+        # Going into a cgroup can take milliseconds: into none that has nothing to do.
+        needed = {CONTROLLERS[name] for name in limits.asked if name in CONTROLLERS}
+        useful = [
+            each for each in self.hierarchies if each.version == 2 or each.controllers & needed
+        ]
+        if useful:
+            cgroup, missing = Cgroup.create(executor_id, limits, useful)
         # What a cgroup does, an rlimit would only do worse.
         done = {name: None for name in CONTROLLERS if name not in missing}
         pairs = rlimits(

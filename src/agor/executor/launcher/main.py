@@ -52,6 +52,10 @@ _QUIET = 20.0
 _REHEARSALS = 10
 
 
+#: What executors may know of our environment; sudo adds who called it, and how.
+_ALLOWED = frozenset({"HOME", "USER", "LOGNAME", "SHELL", "PATH", "LANG", "TZ", "TERM"})
+
+
 def launch(spares: int, orphan_timeout: float) -> int:
     """Run until the daemon sends us away, or none has been there for long enough."""
     try:
@@ -75,7 +79,10 @@ def launch(spares: int, orphan_timeout: float) -> int:
 
 
 def _be_at_home() -> None:
-    """Take on what a login would give: the folder and the mask; sudo and setuid leave ours."""
+    """Take on what a login would give, and nothing else: environment, mask and folder."""
+    for name in set(os.environ) - _ALLOWED:
+        if not name.startswith("LC_"):
+            del os.environ[name]
     os.umask(0o022)
     home = pwd.getpwuid(os.getuid()).pw_dir
     try:
