@@ -21,10 +21,10 @@ as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may become som
 #: A user that whoever runs the tests may become through sudo, without a password.
 SUDO_USER = os.environ.get("AGOR_TEST_SUDO_USER", "")
 
-through_sudo = pytest.mark.skipif(
-    not (SUDO_USER and shutil.which("sudo") and os.geteuid() != 0),
-    reason="needs a user other than root, sudo, and AGOR_TEST_SUDO_USER",
-)
+MAY_SUDO = bool(SUDO_USER and shutil.which("sudo") and os.geteuid() != 0)
+NO_SUDO = "needs a user other than root, sudo, and AGOR_TEST_SUDO_USER"
+
+through_sudo = pytest.mark.skipif(not MAY_SUDO, reason=NO_SUDO)
 
 
 @contextmanager

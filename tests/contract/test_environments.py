@@ -11,11 +11,12 @@ pytest.register_assert_rewrite("agor.testing")
 from agor.environments.identity import UnixIdentity  # noqa: E402
 from agor.testing.certification import EnvironmentCertification  # noqa: E402
 from tests.contract.local_environments import (  # noqa: E402
+    MAY_SUDO,
+    NO_SUDO,
     SUDO_USER,
     as_root,
     local_environment,
     new_user,
-    through_sudo,
 )
 
 
@@ -40,7 +41,13 @@ class TestLocalAsSomebodyElse(EnvironmentCertification):
         return local_environment(self.identity)
 
 
-@through_sudo
-class TestLocalThroughSudo(EnvironmentCertification):
-    def make(self):
-        return local_environment(UnixIdentity.of(SUDO_USER))
+if MAY_SUDO:
+
+    class TestLocalThroughSudo(EnvironmentCertification):
+        def make(self):
+            return local_environment(UnixIdentity.of(SUDO_USER))
+
+else:
+
+    def test_local_through_sudo() -> None:
+        pytest.skip(NO_SUDO)
