@@ -22,6 +22,7 @@ from tests.integration.pool.side import (
 from agor.daemon.pool.pool import Pool
 from agor.linux import is_alive
 from agor.protocol.launching import Family
+from agor.protocol.limits import ResourceLimits
 
 
 def family_of(pool: Pool, session: str) -> Family:
@@ -109,6 +110,17 @@ async def test_a_pool_that_comes_back_takes_its_executors_back_and_misses_no_eve
         pool.release("s")
         assert (await soon(pool.acquire(claim("s")))).executor_id == executor_id
     assert left_in(folder) == []
+
+
+async def test_the_wall_time_goes_on_while_the_pool_is_away(folder: Path):
+    limits = ResourceLimits(wall_time=2.0)
+    async with pool_in(folder, drain=False, limits=limits) as (pool, _):
+        await soon(pool.acquire(claim("s")))
+        started_at = pool.executors()[0]._started_at
+    async with pool_in(folder, limits=limits) as (pool, side):
+        assert pool.executors()[0]._started_at == started_at
+        await side.until(lambda: side.endings)
+        assert "wall_time" in side.endings[0].in_words
 
 
 async def test_what_nobody_knows_any_more_is_ended_and_cleaned_up(folder: Path):

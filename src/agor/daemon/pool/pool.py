@@ -116,7 +116,8 @@ class Pool:
                 if failures == _ATTEMPTS:
                     raise ExecutorFailed(f"no executor could be started: {error}") from error
                 continue
-            if pooled.state in WARM and pooled.identity == identity:
+            # By number: what else is known of a user may have changed since it started.
+            if pooled.state in WARM and pooled.identity.uid == identity.uid:
                 self._lease(pooled)
                 return pooled.environment
             if pooled.state in WARM:

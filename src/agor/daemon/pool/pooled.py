@@ -40,6 +40,7 @@ log = structlog.get_logger("agor.pool")
 _SPAWN_TIMEOUT = 10.0
 #: Seconds in which the end of a lost connection's executor should be heard of.
 _NEWS = 2.0
+_RECONNECT_PAUSE = 0.1
 
 
 class PooledExecutor:
@@ -54,6 +55,7 @@ class PooledExecutor:
         self.state = State.STARTING
         self.leases = 0
         self.last_used = time.monotonic()
+        self._started_at = time.time()
         self.reason: str | None = None
         self._parts = parts
         self.folder = parts.folders.executor(executor_id)
@@ -89,8 +91,9 @@ class PooledExecutor:
             raise
         self._go()
 
-    async def adopt(self, family: Family) -> None:
+    async def adopt(self, family: Family, started_at: float) -> None:
         """Take one back that an earlier daemon started."""
+        self._started_at = started_at
         self._watch(family)
         await self._greet()
         self._go()
@@ -140,7 +143,7 @@ class PooledExecutor:
                 session_id=self.claim.session_id,
                 user_id=self.claim.user_id,
                 unix_user=self.identity.name,
-                started_at=time.time(),
+                started_at=self._started_at,
                 family=family,
             )
         )
@@ -184,6 +187,8 @@ class PooledExecutor:
             try:
                 await self.environment.reconnect(self._parts.settings.connection_timeout)
                 self.log.info("reconnected", why=ended.message)
+                # One that hangs up again and again must not keep us busy.
+                await asyncio.sleep(_RECONNECT_PAUSE)
             except (AgorError, TimeoutError) as error:
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._keeper_gone.wait(), _NEWS)
@@ -205,7 +210,7 @@ class PooledExecutor:
                 self._stop_once(f"it did not answer for {settings.ping_timeout:g} s")
 
     async def _end_after(self, wall_time: float) -> None:
-        await asyncio.sleep(wall_time)
+        await asyncio.sleep(max(0.0, self._started_at + wall_time - time.time()))
         self._stop_once(f"it ran for {wall_time:g} s (execution.limits.wall_time)")
 
     # ── the end ──────────────────────────────────────────────────────────────────────────────

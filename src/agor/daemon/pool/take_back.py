@@ -54,7 +54,7 @@ async def _take_back(record: ExecutorRecord, parts: Parts) -> TakenBack | None:
     claim = Claim(session_id=record.session_id, user_id=record.user_id, unix_username=identity.name)
     pooled = PooledExecutor(record.executor_id, claim, identity, parts)
     try:
-        await pooled.adopt(record.family)
+        await pooled.adopt(record.family, record.started_at)
     except (AgorError, TimeoutError) as error:
         await pooled.stop(f"it could not be taken back ({error})")
         return None
@@ -79,7 +79,10 @@ async def _end_unknown(executor_id: str, parts: Parts) -> None:
 def _identity(name: str | None, family: Family) -> UnixIdentity:
     """Tell whose processes these are; the user may have been removed meanwhile."""
     with contextlib.suppress(OSError, KeyError):
-        name = pwd.getpwuid(os.stat(f"/proc/{family.keeper.pid}").st_uid).pw_name  # noqa: PTH116
+        uid = os.stat(f"/proc/{family.keeper.pid}").st_uid  # noqa: PTH116
+        if uid == os.getuid():
+            return UnixIdentity.current()
+        name = pwd.getpwuid(uid).pw_name
     with contextlib.suppress(AgorError):
         if name is not None:
             return UnixIdentity.of(name)
