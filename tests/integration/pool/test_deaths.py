@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 from pathlib import Path
@@ -20,6 +21,7 @@ from tests.integration.pool.side import (
 )
 
 from agor.daemon.pool.pool import Pool
+from agor.errors import Disconnected
 from agor.linux import is_alive
 from agor.protocol.launching import Family
 from agor.protocol.limits import ResourceLimits
@@ -50,6 +52,19 @@ async def test_executors_outlive_their_launcher_and_another_one_is_started(folde
         assert ending is not None
         assert (ending.exit_code, ending.survivors) == (0, 0)
     assert left_in(folder) == []
+
+
+async def test_a_dead_launcher_is_noticed_and_replaced_before_it_is_needed(folder: Path):
+    async with pool_in(folder) as (pool, _):
+        await soon(pool.acquire(claim("s")))
+        old = await launcher_of(pool)
+        os.kill(old, signal.SIGKILL)
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                with contextlib.suppress(Disconnected):
+                    if await launcher_of(pool) != old:
+                        break
+                await asyncio.sleep(0.01)
 
 
 async def test_a_keepers_death_takes_its_executor_along(folder: Path):

@@ -39,6 +39,8 @@ log = structlog.get_logger("agor.pool")
 #: Seconds for a launcher to import everything, on a busy machine.
 _START_TIMEOUT = 30.0
 _END_TIMEOUT = 5.0
+#: Seconds before one that died is replaced; whoever needs it sooner does not wait.
+_RESTART_PAUSE = 0.5
 
 
 class Launchers:
@@ -49,6 +51,7 @@ class Launchers:
         self._folders = folders
         self._links: dict[str, LauncherLink] = {}
         self._starting: dict[str, asyncio.Lock] = {}
+        self._watches: set[asyncio.Task[None]] = set()
         #: Those that we started ourselves and have not seen the end of.
         self._processes: list[tuple[str, subprocess.Popen[bytes]]] = []
 
@@ -60,7 +63,20 @@ class Launchers:
                 self._reap()
                 link = await self._find(identity) or await self._start(identity)
                 self._links[identity.name] = link
+                watch = asyncio.create_task(self._replace_when_gone(identity, link))
+                self._watches.add(watch)
+                watch.add_done_callback(self._watches.discard)
             return link
+
+    async def _replace_when_gone(self, identity: UnixIdentity, link: LauncherLink) -> None:
+        """Start another if one dies, before it is needed: it also ends what lost its keeper."""
+        await link.wait_closed()
+        log.warning("launcher_gone", user=identity.name)
+        await asyncio.sleep(_RESTART_PAUSE)
+        try:
+            await self.link(identity)
+        except AgorError as error:
+            log.error("launcher_not_replaced", user=identity.name, why=error.message)
 
     async def ask(
         self, identity: UnixIdentity, method: Method[P, R], params: P, *, timeout: float
@@ -153,8 +169,13 @@ class Launchers:
                 self._processes.remove((name, process))
                 log.warning("launcher_died", user=name, exit_code=process.returncode)
 
+    def _stop_watching(self) -> None:
+        for watch in self._watches:
+            watch.cancel()
+
     def disconnect(self) -> None:
         """Leave them running, for the daemon that comes after us."""
+        self._stop_watching()
         for link in self._links.values():
             link.close()
         for _, process in self._processes:
@@ -164,6 +185,7 @@ class Launchers:
 
     async def retire(self) -> None:
         """End them, once what they started is gone; also those of earlier daemons."""
+        self._stop_watching()
         sockets = list(self._folders.launchers.glob("*.sock"))
         await asyncio.gather(*(self._retire(path) for path in sockets))
         for name, process in self._processes:
