@@ -9,7 +9,7 @@ import pytest
 from msgspec import Meta, Raw, Struct
 
 from agor.errors import InvalidParams
-from agor.protocol.validation import UNREADABLE, ParamsReader, name_the_field
+from agor.protocol.validation import UNREADABLE, ParamsReader, may_hold_raw, name_the_field
 
 
 class Inner(Struct):
@@ -140,3 +140,29 @@ def test_names_keep_their_spelling():
     with pytest.raises(UNREADABLE) as caught:
         msgspec.json.decode(b"{x", type=Form)
     assert "JSON is malformed" in name_the_field(caught.value, "line")
+
+
+class Leaf(Struct):
+    number: int
+    more: Tree | None = None
+
+
+class Tree(Struct):
+    leaves: list[Leaf]
+    payload: dict[str, Raw] | None = None
+
+
+class Plain(Struct):
+    leaves: tuple[int, str]
+    again: Plain | None = None
+
+
+@pytest.mark.parametrize(
+    ("form", "expected"),
+    [
+        (int, False), (type(None), False), (list[int], False), (Plain, False), (Raw, True),
+        (Any, True), (list[Any], True), (Tree, True), (Leaf, True), (dict[str, Leaf], True),
+    ],
+)  # fmt: skip
+def test_it_is_told_which_forms_may_hold_raw_json(form: Any, expected: bool):
+    assert may_hold_raw(form) is expected

@@ -7,13 +7,13 @@ params.cwd: expected `str`, got `int`
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Generic, TypeVar, cast
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw, Struct, inspect
 
 from agor.errors import InvalidParams
 
@@ -131,3 +131,24 @@ class ParamsReader(Generic[P]):
             b'"%b":%b' % (name.encode(), raw) for name, raw in zip(names, values, strict=False)
         )
         return b"{" + b",".join(members) + b"}"
+
+
+def may_hold_raw(form: object) -> bool:
+    """Tell whether values of a form can hold JSON that is written as it is, or anything at all."""
+    kinds = (inspect.RawType, inspect.AnyType, inspect.CustomType)
+    return any(isinstance(each, kinds) for each in _parts(inspect.type_info(form), set()))
+
+
+def _parts(info: inspect.Type, seen: set[type]) -> Iterator[inspect.Type]:
+    """Give a form and all that it is made of, each structure once."""
+    yield info
+    if isinstance(info, inspect.StructType):
+        if info.cls in seen:
+            return
+        seen.add(info.cls)
+    for name in info.__struct_fields__:
+        value = getattr(info, name)
+        for each in value if isinstance(value, tuple) else (value,):
+            inner = each.type if isinstance(each, inspect.Field) else each
+            if isinstance(inner, inspect.Type):
+                yield from _parts(inner, seen)

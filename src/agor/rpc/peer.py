@@ -51,6 +51,7 @@ class Peer(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._limits = limits or Limits()
         self._max_line = self._limits.max_line
+        self._routes = routes
         self._pending = Pending(self._limits.max_in_flight)
         self._serving = Serving(routes, self._pending, self._limits.max_in_flight, self._settle)
         self._inbound = Inbound(
@@ -216,7 +217,8 @@ class Peer(asyncio.Protocol):
             data = encode_lines(answers)
         except Exception:  # noqa: BLE001 - one of them cannot be encoded; the next lines say which
             data = b""
-        if len(data) > limit or data.count(b"\n") != len(answers):
+        laid_out = self._routes.raw_results and data.count(b"\n") != len(answers)
+        if not data or len(data) > limit or laid_out:
             data = encode_carefully(answers, limit)
         answers.clear()
         writer = self._writer

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from msgspec import Raw
 
-from agor.protocol.validation import Method, Notice, ParamsReader
+from agor.protocol.validation import Method, Notice, ParamsReader, may_hold_raw
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -30,11 +30,14 @@ class Routes(dict[str, Route]):
         super().__init__()
         #: Those that take all that came together of one notification.
         self.streams: dict[str, Callable[[list[Raw]], None]] = {}
+        #: Whether a result may hold raw JSON, which somebody may have laid out over lines.
+        self.raw_results = False
 
     def on(self, method: Method[P, R], handle: Callable[[P], R | Coroutine[Any, Any, R]]) -> None:
         """Serve a method."""
         reader = ParamsReader(method.params)
         self._add(method.name, (reader.decode, reader.repair, handle))
+        self.raw_results = self.raw_results or may_hold_raw(method.result)
 
     def on_notice(self, notice: Notice[P], handle: Callable[[P], None]) -> None:
         """Take a notification. Handlers run in the order of arrival."""
