@@ -23,7 +23,7 @@ from msgspec import UNSET
 from agor.environments.identity import UnixIdentity, plain_environment, way_to
 from agor.errors import Disconnected, InvalidResult, LauncherFailed, TimedOut
 from agor.protocol.envelope import ABSENT, Message, revive_error
-from agor.protocol.launching import HELLO, MAX_PACKET, HelloResult
+from agor.protocol.launching import HELLO, MAX_PACKET, HelloResult, Process
 from agor.protocol.methods import Nothing
 from agor.protocol.validation import UNREADABLE, Method, name_the_field
 
@@ -91,6 +91,8 @@ class LauncherLink:
         self._ids = count(1)
         self._waiting: dict[object, asyncio.Future[Message]] = {}
         self._closed = asyncio.Event()
+        #: Who answers, once greeted.
+        self.process: Process | None = None
         self._loop.add_reader(sock.fileno(), self._receive)
 
     @classmethod
@@ -116,7 +118,9 @@ class LauncherLink:
 
     async def greet(self, timeout: float) -> HelloResult:
         """Wait until it is up."""
-        return await self.call(HELLO, Nothing(), timeout=timeout)
+        hello = await self.call(HELLO, Nothing(), timeout=timeout)
+        self.process = hello.process
+        return hello
 
     async def call(
         self, method: Method[P, R], params: P, fds: Sequence[int] = (), *, timeout: float

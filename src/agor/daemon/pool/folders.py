@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
-import socket
 import stat
 from pathlib import Path
 from typing import TypeVar
@@ -27,6 +27,7 @@ T = TypeVar("T")
 
 #: Characters of an executor's id. Short, since a socket's path cannot be long.
 ID_LENGTH = 16
+_ID = re.compile(rf"[0-9a-f]{{{ID_LENGTH}}}")
 #: Bytes of a log that are shown with an end.
 _TAIL = 4096
 
@@ -50,7 +51,8 @@ class Folders:
 
     def known(self) -> list[str]:
         """List the executors that have a folder."""
-        return sorted(entry.name for entry in self.executors.iterdir() if entry.is_dir())
+        folders = (entry for entry in self.executors.iterdir() if entry.is_dir())
+        return sorted(entry.name for entry in folders if _ID.fullmatch(entry.name))
 
     def stray_sockets(self) -> list[Path]:
         """List sockets whose folder is gone."""
@@ -70,14 +72,19 @@ class ExecutorFolder:
         self.folder = folder
         self.socket_path = socket_path
 
-    def create(self) -> tuple[socket.socket, int, int]:
-        """Make it; returns the listening socket, the log and the report, to be handed over."""
+    def create(self, ours: contextlib.ExitStack) -> list[int]:
+        """Make it; returns the listening socket, the log and the report, to be handed over.
+
+        `ours` closes our copies of them.
+        """
         self.folder.mkdir(mode=0o700)
-        bound = unix.bind(self.socket_path)
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-        log = os.open(self.folder / "log", flags, 0o600)
-        report = os.open(self.folder / "report", flags, 0o600)
-        return bound.listener, log, report
+        listener = ours.enter_context(unix.bind(self.socket_path).listener)
+        handed_over = [listener.fileno()]
+        for name in ("log", "report"):
+            fd = os.open(self.folder / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            ours.callback(os.close, fd)
+            handed_over.append(fd)
+        return handed_over
 
     def remove(self) -> None:
         """Leave nothing behind."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import signal
 import subprocess
 from pathlib import Path
 from typing import TypeVar
@@ -26,6 +27,7 @@ from agor.environments.launching import (
     start_launcher,
 )
 from agor.errors import AgorError, Disconnected, LauncherFailed, TimedOut
+from agor.linux import send
 from agor.protocol.launching import RETIRE
 from agor.protocol.methods import Nothing
 from agor.protocol.validation import Method
@@ -41,6 +43,8 @@ _START_TIMEOUT = 30.0
 _END_TIMEOUT = 5.0
 #: Seconds before one that died is replaced; whoever needs it sooner does not wait.
 _RESTART_PAUSE = 0.5
+#: Launchers that are tried one after the other for one question.
+_ATTEMPTS = 4
 
 
 class Launchers:
@@ -82,12 +86,24 @@ class Launchers:
         self, identity: UnixIdentity, method: Method[P, R], params: P, *, timeout: float
     ) -> R:
         """Ask what can be asked twice: if the launcher dies meanwhile, the next one answers."""
-        link = await self.link(identity)
-        try:
-            return await link.call(method, params, timeout=timeout)
-        except Disconnected:
-            link = await self.link(identity)
-            return await link.call(method, params, timeout=timeout)
+        for attempt in range(1, _ATTEMPTS + 1):
+            try:
+                link = await self.link(identity)
+                return await link.call(method, params, timeout=timeout)
+            except TimedOut:
+                self.give_up(link)
+                if attempt == _ATTEMPTS:
+                    raise
+            except (Disconnected, LauncherFailed):
+                if attempt == _ATTEMPTS:
+                    raise
+        raise AssertionError("the last attempt returns or raises")
+
+    def give_up(self, link: LauncherLink) -> None:
+        """Do without a launcher that hangs; it is killed, lest it does it later after all."""
+        link.close()
+        if link.process is not None and not send(link.process, signal.SIGKILL):
+            log.error("launcher_hangs", pid=link.process.pid)
 
     async def _find(self, identity: UnixIdentity) -> LauncherLink | None:
         """Connect to one that an earlier daemon started."""

@@ -37,7 +37,7 @@ class Places:
             await turn
         except asyncio.CancelledError:
             # Cancelled in the moment it was one's turn: it is the next one's then.
-            if not self._queue.remove(user, turn):
+            if not self._queue.remove(user, turn) and not turn.cancelled():
                 self.give()
             raise
 

@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 
 import structlog
@@ -47,6 +47,8 @@ class _Seat:
     identity: UnixIdentity
     coming: asyncio.Task[PooledExecutor] = field(init=False)
     wanted: int = 0
+    #: Stopped by somebody before it had come.
+    called_off: bool = False
     pooled: PooledExecutor | None = None
 
 
@@ -74,6 +76,8 @@ class Pool:
         self._making_room: set[PooledExecutor] = set()
         self._idle_timers: dict[str, asyncio.TimerHandle] = {}
         self._tasks: set[asyncio.Task[Ending]] = set()
+        #: Set once we know what an earlier daemon left; before, an executor could be made twice.
+        self._open = asyncio.Event()
         self._closed = False
 
     @property
@@ -97,6 +101,7 @@ class Pool:
                 self._lease(one.pooled)
             else:
                 self._rest(one.pooled)
+        self._open.set()
         return found
 
     # ── claims ───────────────────────────────────────────────────────────────────────────────
@@ -105,6 +110,7 @@ class Pool:
         """Get the executor of a session; `release` it when the work is done."""
         identity = identity_for(claim, self._settings)
         failures = 0
+        await self._open.wait()
         while True:
             self._refuse_if_closed()
             seat = self._seats.get(claim.session_id) or self._take_seat(claim, identity)
@@ -115,6 +121,8 @@ class Pool:
                 failures += 1
                 if failures == _ATTEMPTS:
                     raise ExecutorFailed(f"no executor could be started: {error}") from error
+                continue
+            if pooled is None:
                 continue
             # By number: what else is known of a user may have changed since it started.
             if pooled.state in WARM and pooled.identity.uid == identity.uid:
@@ -131,14 +139,19 @@ class Pool:
         try:
             yield environment
         finally:
-            self.release(claim.session_id)
+            self.release(claim.session_id, environment)
 
-    def release(self, session_id: str) -> None:
-        """Give an executor back; it stays warm for `idle_timeout`."""
+    def release(self, session_id: str, environment: ExecutionEnvironment | None = None) -> None:
+        """Give an executor back; it stays warm for `idle_timeout`.
+
+        Who names the environment gives back that one only, and not one that came after it.
+        """
         seat = self._seats.get(session_id)
         if seat is None or seat.pooled is None or seat.pooled.leases == 0:
             return
         pooled = seat.pooled
+        if environment is not None and pooled.environment is not environment:
+            return
         pooled.leases -= 1
         pooled.last_used = time.monotonic()
         if pooled.leases == 0:
@@ -156,6 +169,7 @@ class Pool:
         # It waits for a place or is being started: calling that off ends what there is of it.
         if seat.pooled is not None:
             seat.pooled.reason = reason
+        seat.called_off = True
         seat.coming.cancel()
         await asyncio.wait((seat.coming,))
         return None if seat.pooled is None else await asyncio.shield(seat.pooled.ended)
@@ -177,15 +191,18 @@ class Pool:
         if seat.pooled is None:
             self._seats.pop(seat.claim.session_id, None)
 
-    async def _wait_for(self, seat: _Seat) -> PooledExecutor:
+    async def _wait_for(self, seat: _Seat) -> PooledExecutor | None:
+        """Wait until it has come. None if those who wanted it before us gave up."""
         seat.wanted += 1
         try:
             return await asyncio.shield(seat.coming)
         except asyncio.CancelledError:
-            # Cancelled is the executor, not who waits for it?
-            if seat.coming.cancelled():
+            task = asyncio.current_task()
+            if not seat.coming.cancelled() or (task is not None and task.cancelling()):
+                raise
+            if seat.called_off:
                 raise ExecutorFailed("the executor was stopped before it had started") from None
-            raise
+            return None
         finally:
             seat.wanted -= 1
             if seat.wanted == 0 and not seat.coming.done():
@@ -194,9 +211,12 @@ class Pool:
     async def _bring(self, seat: _Seat) -> PooledExecutor:
         """Wait for a place and start an executor in it."""
         await self._places.take(seat.claim.user_id)
-        pooled = PooledExecutor(
-            secrets.token_hex(ID_LENGTH // 2), seat.claim, seat.identity, self._parts
-        )
+        try:
+            executor_id = secrets.token_hex(ID_LENGTH // 2)
+            pooled = PooledExecutor(executor_id, seat.claim, seat.identity, self._parts)
+        except BaseException:
+            self._places.give()
+            raise
         self._settle(seat, pooled)
         await pooled.start()
         return pooled
@@ -219,12 +239,12 @@ class Pool:
     def _make_room(self) -> None:
         """End idle executors for those who wait, the longest unused first."""
         idle = sorted(
-            (pooled for pooled in self.executors() if pooled.state is State.IDLE),
-            key=lambda pooled: pooled.last_used,
+            (each for each in self.executors() if each.state is State.IDLE),
+            key=lambda each: each.last_used,
         )
         for pooled in idle[: max(0, self._places.waiting - len(self._making_room))]:
             self._making_room.add(pooled)
-            self._begin(pooled.stop("others wait for its place"))
+            self._begin(pooled.begin_stop("others wait for its place"))
 
     # ── warm executors ───────────────────────────────────────────────────────────────────────
 
@@ -237,11 +257,13 @@ class Pool:
 
     def _rest(self, pooled: PooledExecutor) -> None:
         session_id = pooled.claim.session_id
+        if self._closed:
+            return
 
         def expire() -> None:
             self._idle_timers.pop(session_id, None)
             if pooled.state is State.IDLE:
-                self._begin(pooled.stop(f"idle for {self._settings.idle_timeout:g} s"))
+                self._begin(pooled.begin_stop(f"idle for {self._settings.idle_timeout:g} s"))
 
         loop = asyncio.get_running_loop()
         self._idle_timers[session_id] = loop.call_later(self._settings.idle_timeout, expire)
@@ -253,8 +275,10 @@ class Pool:
     async def close(self, *, drain: bool) -> None:
         """Take no more claims; end every executor, or leave them for the daemon after us."""
         self._closed = True
+        self._open.set()
         for seat in list(self._seats.values()):
             if seat.pooled is None:
+                seat.called_off = True
                 seat.coming.cancel()
         for timer in self._idle_timers.values():
             timer.cancel()
@@ -264,8 +288,9 @@ class Pool:
         if drain:
             stops = [pooled.stop("the daemon is shutting down") for pooled in self.executors()]
             await asyncio.gather(*stops)
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+        stopping = [each.stopping for each in self.executors() if each.stopping is not None]
+        if under_way := {*self._tasks, *stopping}:
+            await asyncio.wait(under_way)
         for pooled in self.executors():
             pooled.detach()
             await pooled.environment.disconnect()
@@ -278,8 +303,7 @@ class Pool:
         if self._closed:
             raise PoolClosed("the daemon is shutting down", hint="Try again when it is back.")
 
-    def _begin(self, work: Coroutine[object, object, Ending]) -> None:
-        task = asyncio.create_task(work)
+    def _begin(self, task: asyncio.Task[Ending]) -> None:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 

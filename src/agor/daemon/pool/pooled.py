@@ -24,7 +24,7 @@ from agor.daemon.pool.records import ExecutorRecord
 from agor.daemon.pool.settings import Claim
 from agor.daemon.pool.states import WARM, Happening, State, after
 from agor.environments.identity import UnixIdentity
-from agor.errors import AgorError, Disconnected
+from agor.errors import AgorError, Disconnected, ExecutorFailed, SocketUnusable, TimedOut
 from agor.execution import ExecutionEnvironment
 from agor.linux import is_alive
 from agor.protocol.launching import (
@@ -86,7 +86,9 @@ class PooledExecutor:
             self.reason = self.reason or "it did not start"
             await asyncio.shield(self.stop(self.reason))
             told = self.ended.result()
-            if told.explanation is not None or isinstance(error, TimeoutError):
+            if isinstance(error, OSError) and not isinstance(error, TimeoutError):
+                raise ExecutorFailed(f"no executor could be started: {error}") from error
+            if told.explanation is not None or isinstance(error, TimeoutError | SocketUnusable):
                 raise told.error() from error
             raise
         self._go()
@@ -120,8 +122,9 @@ class PooledExecutor:
         link = await parts.launchers.link(self.identity)
         prepared = parts.backend.prepare(self.executor_id, settings.limits, uid=self.identity.uid)
         self._cgroup = prepared.cgroup
-        listener, logged, report = self.folder.create()
-        try:
+        with contextlib.ExitStack() as ours:
+            ours.callback(prepared.close)
+            handed_over = self.folder.create(ours)
             params = SpawnParams(
                 executor_id=self.executor_id,
                 orphan_timeout_ms=int(settings.orphan_timeout * 1000),
@@ -129,13 +132,13 @@ class PooledExecutor:
                 outbox_bytes=settings.outbox_bytes,
                 rlimits=prepared.rlimits,
             )
-            fds = [listener.fileno(), logged, report, *prepared.fds]
-            family = await link.call(SPAWN, params, fds, timeout=_SPAWN_TIMEOUT)
-        finally:
-            listener.close()
-            os.close(logged)
-            os.close(report)
-            prepared.close()
+            fds = [*handed_over, *prepared.fds]
+            try:
+                family = await link.call(SPAWN, params, fds, timeout=_SPAWN_TIMEOUT)
+            except TimedOut:
+                parts.launchers.give_up(link)
+                raise
+        self._watch(family)
         self.folder.write_family(family)
         self._parts.records.save(
             ExecutorRecord(
@@ -147,7 +150,6 @@ class PooledExecutor:
                 family=family,
             )
         )
-        self._watch(family)
         self.log.info("executor_started", pid=family.executor.pid, limits=prepared.achieved)
 
     async def _connect(self, routes: Routes) -> Peer:
@@ -176,7 +178,7 @@ class PooledExecutor:
             self._pidfd = None
         self._keeper_gone.set()
         # Nobody asked for it: it has ended by itself, or was killed.
-        self._stop_once(None)
+        self.begin_stop(None)
 
     async def _follow_connection(self) -> None:
         """Connect again after a cut; an executor that cannot be reached is lost."""
@@ -189,10 +191,10 @@ class PooledExecutor:
                 self.log.info("reconnected", why=ended.message)
                 # One that hangs up again and again must not keep us busy.
                 await asyncio.sleep(_RECONNECT_PAUSE)
-            except (AgorError, TimeoutError) as error:
+            except (AgorError, OSError) as error:
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._keeper_gone.wait(), _NEWS)
-                self._stop_once(f"its connection was lost ({error})")
+                self.begin_stop(f"its connection was lost ({error})")
                 return
 
     async def _follow_health(self) -> None:
@@ -207,31 +209,37 @@ class PooledExecutor:
             if self.state in WARM and self.environment.connected:
                 self.happen(Happening.SILENT)
                 self.log.warning("executor_hangs", silent_for=settings.ping_timeout)
-                self._stop_once(f"it did not answer for {settings.ping_timeout:g} s")
+                self.begin_stop(f"it did not answer for {settings.ping_timeout:g} s")
 
     async def _end_after(self, wall_time: float) -> None:
         await asyncio.sleep(max(0.0, self._started_at + wall_time - time.time()))
-        self._stop_once(f"it ran for {wall_time:g} s (execution.limits.wall_time)")
+        self.begin_stop(f"it ran for {wall_time:g} s (execution.limits.wall_time)")
 
     # ── the end ──────────────────────────────────────────────────────────────────────────────
 
     async def stop(self, reason: str) -> Ending:
         """End it and all that it started: ask, then TERM, then KILL. Bounded at every step."""
-        return await asyncio.shield(self._stop_once(reason))
+        return await asyncio.shield(self.begin_stop(reason))
 
-    def _stop_once(self, reason: str | None) -> asyncio.Task[Ending]:
+    def begin_stop(self, reason: str | None) -> asyncio.Task[Ending]:
+        """Begin to end it: from now on nobody is given it."""
         if self._stopping is None:
             self.reason = self.reason or reason
-            self._stopping = asyncio.create_task(self._stop())
+            hung = self.state is State.HUNG
+            self.happen(Happening.STOP)
+            self._stopping = asyncio.create_task(self._stop(hung=hung))
         return self._stopping
 
-    async def _stop(self) -> Ending:
+    @property
+    def stopping(self) -> asyncio.Task[Ending] | None:
+        """The end that is under way."""
+        return self._stopping
+
+    async def _stop(self, *, hung: bool) -> Ending:
         ladder = Ladder(
             self._parts, self.identity, self.environment, self._keeper_gone, self._family,
             self._cgroup,
         )  # fmt: skip
-        hung = self.state is State.HUNG
-        self.happen(Happening.STOP)
         try:
             survivors = await ladder.climb(self.reason or "stopped", hung=hung)
         except Exception:
@@ -258,11 +266,15 @@ class PooledExecutor:
             asyncio.get_running_loop().remove_reader(self._pidfd)
             os.close(self._pidfd)
             self._pidfd = None
-        if self._cgroup is not None:
-            await self._cgroup.remove()
-        if survivors == 0:
-            self.folder.remove()
-            self._parts.records.remove(self.executor_id)
+        try:
+            if self._cgroup is not None:
+                await self._cgroup.remove()
+            if survivors == 0:
+                self.folder.remove()
+                self._parts.records.remove(self.executor_id)
+        except Exception:
+            # The next daemon cleans up; whoever waits for this end must not wait for that.
+            self.log.exception("not_cleaned_up")
         self.happen(Happening.DIED)
         say = self.log.error if survivors else self.log.info
         say("executor_ended", how=told.in_words, left_behind=told.left_behind, survivors=survivors)

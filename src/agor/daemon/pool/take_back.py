@@ -18,6 +18,7 @@ from agor.daemon.pool.records import ExecutorRecord
 from agor.daemon.pool.settings import Claim
 from agor.environments.identity import UnixIdentity
 from agor.errors import AgorError
+from agor.linux import is_alive
 from agor.protocol.launching import Family
 from agor.protocol.methods import TaskInfo
 
@@ -36,7 +37,15 @@ class TakenBack:
 async def take_back(parts: Parts) -> list[TakenBack]:
     """Go through all that is there."""
     records = {record.executor_id: record for record in parts.records.load()}
-    found = await asyncio.gather(*(_take_back(record, parts) for record in records.values()))
+    newest: dict[str, ExecutorRecord] = {}
+    for record in sorted(records.values(), key=lambda each: each.started_at):
+        newest[record.session_id] = record
+    found = await asyncio.gather(
+        *(
+            _take_back(record, parts, wanted=newest[record.session_id] is record)
+            for record in records.values()
+        )
+    )
     # Folders first, then cgroups, which may be all that is left.
     unknown = [name for name in parts.folders.known() if name not in records]
     await asyncio.gather(*(_end_unknown(name, parts) for name in unknown))
@@ -49,10 +58,14 @@ async def take_back(parts: Parts) -> list[TakenBack]:
     return [one for one in found if one is not None]
 
 
-async def _take_back(record: ExecutorRecord, parts: Parts) -> TakenBack | None:
+async def _take_back(record: ExecutorRecord, parts: Parts, *, wanted: bool) -> TakenBack | None:
     identity = _identity(record.unix_user, record.family)
     claim = Claim(session_id=record.session_id, user_id=record.user_id, unix_username=identity.name)
     pooled = PooledExecutor(record.executor_id, claim, identity, parts)
+    if not wanted:
+        pooled.watch_only(record.family)
+        await pooled.stop("its session has a newer executor")
+        return None
     try:
         await pooled.adopt(record.family, record.started_at)
     except (AgorError, TimeoutError) as error:
@@ -80,9 +93,11 @@ def _identity(name: str | None, family: Family) -> UnixIdentity:
     """Tell whose processes these are; the user may have been removed meanwhile."""
     with contextlib.suppress(OSError, KeyError):
         uid = os.stat(f"/proc/{family.keeper.pid}").st_uid  # noqa: PTH116
-        if uid == os.getuid():
-            return UnixIdentity.current()
-        name = pwd.getpwuid(uid).pw_name
+        # Looked at afterwards: the number may be somebody else's by now.
+        if is_alive(family.keeper):
+            name = pwd.getpwuid(uid).pw_name
+    if name == UnixIdentity.current().name:
+        return UnixIdentity.current()
     with contextlib.suppress(AgorError):
         if name is not None:
             return UnixIdentity.of(name)

@@ -65,22 +65,29 @@ class Offspring:
             raise HandlerFailed(f"spawn came with {len(fds)} descriptors, not {SPAWN_DESCRIPTORS}")
         if params.executor_id in self.families:
             raise HandlerFailed(f"there is an executor {params.executor_id} already")
-        spare = self._spares.pop(0) if self._spares else self._fork()
-        listener, log_file, report, *groups = fds
-        try:
-            # The executor first: it has more to do.
-            task = msgspec.json.encode(params)
-            socket.send_fds(spare.lines.executor, [task], [listener, *groups])
-            socket.send_fds(spare.lines.keeper, [b"!"], [log_file, report])
-        except OSError as error:
-            raise HandlerFailed(f"a forked process died: {error.strerror}") from error
-        finally:
-            spare.lines.close()
+        spare = self._hand_over(msgspec.json.encode(params), fds)
         family = Family(
             executor_id=params.executor_id, keeper=spare.keeper, executor=spare.executor
         )
         self.families[params.executor_id] = family
         return family
+
+    def _hand_over(self, task: bytes, fds: list[int]) -> _Spare:
+        """Find somebody for a task; a spare may have died while it waited."""
+        listener, log_file, report, *groups = fds
+        for _ in range(len(self._spares) + 1):
+            spare = self._spares.pop(0) if self._spares else self._fork()
+            try:
+                # The executor first: it has more to do.
+                socket.send_fds(spare.lines.executor, [task], [listener, *groups])
+                socket.send_fds(spare.lines.keeper, [b"!"], [log_file, report])
+            except OSError as error:
+                log.warning("spare_died", why=error.strerror)
+            else:
+                return spare
+            finally:
+                spare.lines.close()
+        raise HandlerFailed("every forked process died at once")
 
     def _fork(self) -> _Spare:
         pid, lines = fork_keeper()
