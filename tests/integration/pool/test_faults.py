@@ -18,7 +18,7 @@ from agor.daemon.pool.places import Places
 from agor.daemon.pool.pool import Pool
 from agor.daemon.pool.records import ExecutorRecord, FileRecords
 from agor.daemon.pool.settings import PoolSettings
-from agor.errors import AgorError, ExecutorFailed
+from agor.errors import AgorError, ExecutorFailed, PoolClosed
 from agor.linux import children, is_alive
 from agor.protocol.launching import Family, Process
 
@@ -221,3 +221,46 @@ async def test_after_the_pool_is_closed_giving_back_ends_nothing(folder: Path):
     assert is_alive(family.executor)
     async with pool_in(folder):
         pass
+
+
+async def test_a_third_claim_after_two_cancelled_ones_waits_for_the_end_of_the_first(folder: Path):
+    async with pool_in(folder, stop_timeout=0.5) as (pool, _):
+        await soon(pool.acquire(claim("warm")))
+        records, stopped = pool._parts.records, asyncio.Event()
+        real = records.save
+
+        def save(record: ExecutorRecord) -> None:
+            # It starts and never answers, so its end takes a while.
+            os.kill(record.family.executor.pid, signal.SIGSTOP)
+            real(record)
+            stopped.set()
+
+        records.save = save  # type: ignore[method-assign]
+        first = asyncio.create_task(pool.acquire(claim("s")))
+        await soon(stopped.wait())
+        records.save = real  # type: ignore[method-assign]
+        second = asyncio.create_task(pool.acquire(claim("s")))
+        await asyncio.sleep(0)
+        for leaving in (first, second):
+            leaving.cancel()
+            await asyncio.wait((leaving,))
+        third = asyncio.create_task(pool.acquire(claim("s")))
+        await asyncio.sleep(0)
+        third.cancel()
+        await asyncio.wait((third,))
+        assert await (await soon(pool.acquire(claim("s")))).is_healthy()
+
+
+async def test_a_pool_that_could_not_open_refuses_claims(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+):
+    async def fail(_: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr("agor.daemon.pool.pool.take_back", fail)
+    pool = Pool(PoolSettings(runtime=folder / "run"), Side(), FileRecords(folder / "records"))
+    with pytest.raises(OSError, match="Too many"):
+        await pool.open()
+    with pytest.raises(PoolClosed):
+        await soon(pool.acquire(claim("s")))
+    await soon(pool.close(drain=True))

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from tests.integration.pool.side import claim, left_in, pool_in, prompt, run, soon, tree_of
 
+from agor.errors import ExecutorFailed
 from agor.linux import is_alive, marked, process_of
 from agor.protocol.launching import MARK
 from agor.protocol.limits import ResourceLimits
@@ -101,7 +102,8 @@ async def test_stopping_twice_and_while_starting_ends_once(folder: Path):
         starting = asyncio.create_task(pool.acquire(claim("s")))
         await asyncio.sleep(0)
         await soon(pool.stop("s", "changed my mind"))
-        await asyncio.wait((starting,))
+        with pytest.raises(ExecutorFailed, match="stopped before"):
+            await soon(starting)
         environment = await soon(pool.acquire(claim("s")))
         asking = asyncio.create_task(environment.execute_prompt(prompt([{"delay_ms": 10**7}])))
         await side.until(lambda: side.events["task"])

@@ -16,7 +16,8 @@ from agor.daemon.pool.parts import Parts
 from agor.environments.identity import UnixIdentity
 from agor.errors import AgorError
 from agor.execution import ExecutionEnvironment
-from agor.protocol.launching import COUNT_FAMILY, SIGNAL_FAMILY, Family, SignalParams
+from agor.protocol.launching import COUNT_FAMILY, HELLO, SIGNAL_FAMILY, Family, SignalParams
+from agor.protocol.methods import Nothing
 
 #: Signals in their order, each with the seconds to wait for what it does.
 _STEPS = ((SIGTERM, 2.0), (SIGKILL, 10.0))
@@ -63,12 +64,26 @@ class Ladder:
     async def _force(self) -> None:
         if self.family is None:
             await self._signal(SIGKILL)
+            await self._kill_latecomer()
             return
         for number, grace in _STEPS:
             await self._signal(number)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self.keeper_gone.wait(), grace)
                 return
+
+    async def _kill_latecomer(self) -> None:
+        """End it if the launcher came to our request only after we had given up.
+
+        It serves one request after the other: once it answers, it has come to all before.
+        """
+        ask, own = self.parts.launchers.ask, self.environment.executor_id
+        with contextlib.suppress(AgorError):
+            hello = await ask(self.identity, HELLO, Nothing(), timeout=_ASK)
+            for family in hello.families:
+                if family.executor_id == own:
+                    params = SignalParams(family=family, signal=SIGKILL)
+                    await ask(self.identity, SIGNAL_FAMILY, params, timeout=_ASK)
 
     async def _signal(self, number: int) -> None:
         if number == SIGKILL and self.cgroup is not None:

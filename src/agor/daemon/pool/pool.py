@@ -90,18 +90,24 @@ class Pool:
 
         Those with tasks under way are leased to the caller, who releases them when they are done.
         """
-        found = await take_back(self._parts)
-        for one in found:
-            seat = _Seat(one.pooled.claim, one.pooled.identity)
-            seat.coming = asyncio.create_task(_already(one.pooled))
-            self._seats[one.pooled.claim.session_id] = seat
-            self._places.occupy()
-            self._settle(seat, one.pooled)
-            if one.tasks:
-                self._lease(one.pooled)
-            else:
-                self._rest(one.pooled)
-        self._open.set()
+        try:
+            found = await take_back(self._parts)
+            for one in found:
+                seat = _Seat(one.pooled.claim, one.pooled.identity)
+                seat.coming = asyncio.create_task(_already(one.pooled))
+                self._seats[one.pooled.claim.session_id] = seat
+                self._places.occupy()
+                self._settle(seat, one.pooled)
+                if one.tasks:
+                    self._lease(one.pooled)
+                else:
+                    self._rest(one.pooled)
+        except BaseException:
+            # Not knowing what runs already, we must not start it a second time.
+            self._closed = True
+            raise
+        finally:
+            self._open.set()
         return found
 
     # ── claims ───────────────────────────────────────────────────────────────────────────────
@@ -123,6 +129,10 @@ class Pool:
                     raise ExecutorFailed(f"no executor could be started: {error}") from error
                 continue
             if pooled is None:
+                # Not before its end: asking again at once would never let that happen.
+                if seat.pooled is not None:
+                    await asyncio.shield(seat.pooled.ended)
+                await asyncio.sleep(0)
                 continue
             # By number: what else is known of a user may have changed since it started.
             if pooled.state in WARM and pooled.identity.uid == identity.uid:

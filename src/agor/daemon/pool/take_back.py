@@ -68,7 +68,7 @@ async def _take_back(record: ExecutorRecord, parts: Parts, *, wanted: bool) -> T
         return None
     try:
         await pooled.adopt(record.family, record.started_at)
-    except (AgorError, TimeoutError) as error:
+    except (AgorError, OSError) as error:
         await pooled.stop(f"it could not be taken back ({error})")
         return None
     info = pooled.environment.info

@@ -48,6 +48,8 @@ log = structlog.get_logger("agor.launcher")
 _MAX_CONNECTIONS = 8
 #: Milliseconds without a request before spares are forked.
 _QUIET = 20.0
+#: Seconds before it is tried again if a spare cannot be forked.
+_SPARE_PAUSE = 1.0
 #: Lives of executors that are rehearsed before the first is forked.
 _REHEARSALS = 10
 
@@ -111,6 +113,7 @@ class Launcher:
             RETIRE.name: (ParamsReader(Nothing), self._retire),
         }
         self._retiring = False
+        self._no_spares_before = 0.0
         self._alone_since = time.monotonic()
         self._wake, wake = socket.socketpair()
         for end in (self._wake, wake):
@@ -128,17 +131,22 @@ class Launcher:
         poll.register(self._wake.fileno(), select.POLLIN)
         while not self._done():
             ready = poll.poll(self._patience())
-            if not ready and not self._retiring:
+            if not ready and not self._retiring and time.monotonic() >= self._no_spares_before:
                 # Not while there is something else to do: whoever was just started needs the time.
-                self._offspring.fill_up()
-            for fd, _ in ready:
+                try:
+                    self._offspring.fill_up()
+                except (OSError, AgorError) as error:
+                    log.warning("no_spare", why=str(error))
+                    self._no_spares_before = time.monotonic() + _SPARE_PAUSE
+            for fd, events in ready:
                 if fd == self._listener.fileno():
                     self._accept(poll)
                 elif fd == self._wake.fileno():
                     with contextlib.suppress(BlockingIOError):
                         self._wake.recv(4096)
                     self._offspring.reap()
-                elif not self._serve(self._connections[fd]):
+                # Who has hung up wants nothing any more: least of all an executor.
+                elif events & select.POLLHUP or not self._serve(self._connections[fd]):
                     poll.unregister(fd)
                     self._connections.pop(fd).close()
                     self._alone_since = time.monotonic()
@@ -155,7 +163,7 @@ class Launcher:
     def _patience(self) -> float | None:
         """Milliseconds after which to look again whether anybody needs us."""
         if self._offspring.wants_more and not self._retiring:
-            return _QUIET
+            return max(_QUIET, (self._no_spares_before - time.monotonic()) * 1000)
         if self._connections or self._offspring.families:
             return None
         lonely = time.monotonic() - self._alone_since
