@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import socket
 import subprocess
 import sys
@@ -26,6 +25,7 @@ from agor.protocol.envelope import ABSENT, Message, revive_error
 from agor.protocol.launching import HELLO, MAX_PACKET, HelloResult, Process
 from agor.protocol.methods import Nothing
 from agor.protocol.validation import UNREADABLE, Method, name_the_field
+from agor.rpc.unix import listen_privately
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -192,16 +192,5 @@ class LauncherLink:
 
 def bind_control(path: Path) -> socket.socket:
     """Listen for a launcher to be; nobody but us can reach the folder it is in."""
-    with contextlib.suppress(FileNotFoundError):
-        path.unlink()
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    mask = os.umask(0o177)
-    try:
-        listener.bind(str(path))
-    except OSError as error:
-        listener.close()
-        raise LauncherFailed(f"cannot bind {path}: {error.strerror}") from error
-    finally:
-        os.umask(mask)
-    listener.listen(8)
-    return listener
+    path.unlink(missing_ok=True)
+    return listen_privately(path, socket.SOCK_SEQPACKET)

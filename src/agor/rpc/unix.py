@@ -76,18 +76,23 @@ def bind(path: str | os.PathLike[str]) -> BoundSocket:
     check_length(str(target))
     with _locked(target.parent):
         _clear_stale(target)
-        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        # The mask makes it private from its first moment; a chmod afterwards would come too late.
-        mask = os.umask(0o177)
-        try:
-            listener.bind(str(target))
-        except OSError as error:
-            listener.close()
-            raise SocketUnusable(f"cannot bind {target}: {error.strerror}") from error
-        finally:
-            os.umask(mask)
-        listener.listen(128)
-        return BoundSocket(listener, target)
+        return BoundSocket(listen_privately(target, socket.SOCK_STREAM), target)
+
+
+def listen_privately(path: Path, kind: socket.SocketKind) -> socket.socket:
+    """Make a listening socket that nobody else can open; nothing may be at its path."""
+    listener = socket.socket(socket.AF_UNIX, kind)
+    # The mask makes it private from its first moment; a chmod afterwards would come too late.
+    mask = os.umask(0o177)
+    try:
+        listener.bind(str(path))
+    except OSError as error:
+        listener.close()
+        raise SocketUnusable(f"cannot bind {path}: {error.strerror}") from error
+    finally:
+        os.umask(mask)
+    listener.listen(128)
+    return listener
 
 
 def inherit(fd: int) -> socket.socket:
