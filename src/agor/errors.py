@@ -3,6 +3,7 @@
     AgorError
     ├── BadInput                 somebody gave us something we cannot use
     │   ├── BadScript
+    │   ├── BadConfig            a setting that does not exist, or a value it cannot have
     │   └── UnknownUser          no such Unix user on this machine
     ├── SocketUnusable           a socket path or descriptor that cannot be served or reached
     │   └── SocketInUse
@@ -17,6 +18,19 @@
     │   ├── ImpersonationRefused … we may not, or cannot, run as that Unix user
     │   ├── LauncherFailed       … the process that starts them does not come up
     │   └── ExecutorFailed       … it did not start, or it died
+    ├── RequestRefused           the daemon cannot do what it was asked
+    │   ├── Unauthenticated      … nobody knows who asks
+    │   ├── Forbidden            … not from there, or not this person
+    │   ├── NotFound             … there is no such thing
+    │   ├── Conflict             … it does not fit the present state
+    │   ├── TooLarge             … too much at once
+    │   └── Unprocessable        … it is not what this route takes
+    ├── StoreError               the database
+    │   ├── StoreUnavailable     … cannot be written or read now
+    │   └── StoreUnusable        … is of another kind or version than this program can use
+    ├── DaemonError              the daemon as a process
+    │   ├── DaemonRunning        … there is one already
+    │   └── DaemonNotRunning     … there is none, or it does not answer
     ├── Disconnected             the other end of a connection is gone
     │   ├── BrokenFrame          … in the middle of a line
     │   └── PeerStalled          … cut off by us: it stopped reading
@@ -78,6 +92,12 @@ class AgentFailed(AgorError):
     """The agent gave up on its task."""
 
     code = "agent_failed"
+
+
+class BadConfig(BadInput):
+    """A setting does not exist, or cannot have this value."""
+
+    code = "bad_config"
 
 
 class UnknownUser(BadInput):
@@ -144,6 +164,84 @@ class ExecutorFailed(PoolError):
     """An executor did not start, or it died."""
 
     code = "executor_failed"
+
+
+class RequestRefused(AgorError):
+    """The daemon cannot do what it was asked."""
+
+    code = "request_refused"
+
+
+class Unauthenticated(RequestRefused):
+    """The request carries no token, or one that is not known."""
+
+    code = "unauthenticated"
+
+
+class Forbidden(RequestRefused):
+    """Whoever asks may not, or may not from there."""
+
+    code = "forbidden"
+
+
+class NotFound(RequestRefused):
+    """There is no such thing, or not for this person."""
+
+    code = "not_found"
+
+
+class Conflict(RequestRefused):
+    """It does not fit the present state."""
+
+    code = "conflict"
+
+
+class TooLarge(RequestRefused):
+    """The request is larger than the daemon takes."""
+
+    code = "too_large"
+
+
+class Unprocessable(RequestRefused):
+    """The request is not what this route takes; the message names the field."""
+
+    code = "unprocessable"
+
+
+class StoreError(AgorError):
+    """Something is wrong with the database."""
+
+    code = "store_error"
+
+
+class StoreUnavailable(StoreError):
+    """The database cannot be written or read now; what was acknowledged is safe."""
+
+    code = "store_unavailable"
+
+
+class StoreUnusable(StoreError):
+    """The database is of a newer version than this program knows, or no database at all."""
+
+    code = "store_unusable"
+
+
+class DaemonError(AgorError):
+    """Something is wrong with the daemon's process."""
+
+    code = "daemon_error"
+
+
+class DaemonRunning(DaemonError):
+    """Another daemon serves this home already."""
+
+    code = "daemon_running"
+
+
+class DaemonNotRunning(DaemonError):
+    """There is no daemon, or it does not answer."""
+
+    code = "daemon_not_running"
 
 
 class Disconnected(AgorError):
