@@ -71,6 +71,7 @@ class ExecutionEnvironment:
         self._connect = connect
         self._daemon_id = daemon_id
         self._peer: Peer | None = None
+        self._connected_again = asyncio.Event()
         #: What the executor said of itself at the last greeting.
         self.info: InitializeResult | None = None
 
@@ -103,6 +104,8 @@ class ExecutionEnvironment:
                 peer.abort()
                 raise
         self._peer = peer
+        self._connected_again.set()
+        self._connected_again.clear()
         return self.info
 
     def _routes(self) -> Routes:
@@ -155,6 +158,11 @@ class ExecutionEnvironment:
     async def wait_disconnected(self) -> Disconnected:
         """Wait for the end of the present connection."""
         return await self._connected.wait_closed()
+
+    async def wait_connected(self) -> None:
+        """Wait until we can speak to it; somebody else connects."""
+        while not self.connected:
+            await self._connected_again.wait()
 
     async def disconnect(self) -> None:
         """Hang up; the executor goes on."""

@@ -29,14 +29,14 @@ class FailingRecords(FileRecords):
     full_for = ""
     family: Family | None = None
 
-    def save(self, record: ExecutorRecord) -> None:
+    async def save(self, record: ExecutorRecord) -> None:
         self.family = record.family
         self._fail_if_full("save")
-        super().save(record)
+        await super().save(record)
 
-    def remove(self, executor_id: str) -> None:
+    async def remove(self, executor_id: str) -> None:
         self._fail_if_full("remove")
-        super().remove(executor_id)
+        await super().remove(executor_id)
 
     def _fail_if_full(self, what: str) -> None:
         if self.full_for == what:
@@ -180,9 +180,9 @@ async def test_of_two_executors_of_one_session_the_newer_is_taken_back(folder: P
         await soon(pool.acquire(claim("a")))
         await soon(pool.acquire(claim("b")))
     records = FileRecords(folder / "records")
-    older, newer = sorted(records.load(), key=lambda record: record.started_at)
+    older, newer = sorted(await records.load(), key=lambda record: record.started_at)
     for record in (older, newer):
-        records.save(msgspec.structs.replace(record, session_id="s"))
+        await records.save(msgspec.structs.replace(record, session_id="s"))
     async with pool_in(folder) as (pool, _):
         assert [each.executor_id for each in pool.executors()] == [newer.executor_id]
         assert not is_alive(older.family.executor)
@@ -229,10 +229,10 @@ async def test_a_third_claim_after_two_cancelled_ones_waits_for_the_end_of_the_f
         records, stopped = pool._parts.records, asyncio.Event()
         real = records.save
 
-        def save(record: ExecutorRecord) -> None:
+        async def save(record: ExecutorRecord) -> None:
             # It starts and never answers, so its end takes a while.
             os.kill(record.family.executor.pid, signal.SIGSTOP)
-            real(record)
+            await real(record)
             stopped.set()
 
         records.save = save  # type: ignore[method-assign]

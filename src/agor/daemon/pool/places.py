@@ -21,6 +21,11 @@ class Places:
         """How many wait."""
         return len(self._queue)
 
+    @property
+    def crowded(self) -> bool:
+        """Whether who comes now is turned away."""
+        return self._free <= 0 and self._queue.full
+
     def occupy(self) -> None:
         """Take a place without asking: for one who has it already, even if there are too many."""
         self._free -= 1

@@ -30,8 +30,9 @@ from agor.daemon.pool.settings import Claim, PoolSettings
 from agor.daemon.pool.states import WARM, Happening, State
 from agor.daemon.pool.take_back import TakenBack, take_back
 from agor.environments.identity import UnixIdentity
-from agor.errors import Disconnected, ExecutorFailed, PoolClosed
+from agor.errors import Disconnected, ExecutorFailed, PoolClosed, PoolExhausted
 from agor.execution import ExecutionEnvironment, Host
+from agor.protocol.api import ExecutorInfo
 
 log = structlog.get_logger("agor.pool")
 
@@ -91,7 +92,7 @@ class Pool:
         Those with tasks under way are leased to the caller, who releases them when they are done.
         """
         try:
-            found = await take_back(self._parts)
+            found, endings = await take_back(self._parts)
             for one in found:
                 seat = _Seat(one.pooled.claim, one.pooled.identity)
                 seat.coming = asyncio.create_task(_already(one.pooled))
@@ -108,6 +109,8 @@ class Pool:
             raise
         finally:
             self._open.set()
+        for ending in endings:
+            self._on_end(ending)
         return found
 
     # ── claims ───────────────────────────────────────────────────────────────────────────────
@@ -187,6 +190,28 @@ class Pool:
     def executors(self) -> list[PooledExecutor]:
         """List those there are."""
         return [seat.pooled for seat in self._seats.values() if seat.pooled is not None]
+
+    def refuse_if_crowded(self, session_id: str) -> None:
+        """Raise `PoolExhausted` if a claim of this session would have to be refused now."""
+        if session_id not in self._seats and self._places.crowded:
+            raise PoolExhausted(
+                "every executor is in use, and as many others wait for one as may",
+                hint="Try again later, stop a session, or raise execution.max_executors.",
+            )
+
+    def describe(self) -> list[ExecutorInfo]:
+        """Show those there are."""
+        return [
+            ExecutorInfo(
+                executor_id=each.executor_id,
+                session_id=each.claim.session_id,
+                user_id=each.claim.user_id,
+                unix_user=each.identity.name,
+                state=each.state,
+                started_at=int(each.started_at * 1000),
+            )
+            for each in self.executors()
+        ]
 
     # ── seats and places ─────────────────────────────────────────────────────────────────────
 

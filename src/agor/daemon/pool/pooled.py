@@ -41,6 +41,8 @@ _SPAWN_TIMEOUT = 10.0
 #: Seconds in which the end of a lost connection's executor should be heard of.
 _NEWS = 2.0
 _RECONNECT_PAUSE = 0.1
+#: Seconds in which the last that a dead executor sent must have been read.
+_LAST_WORDS = 0.5
 
 
 class PooledExecutor:
@@ -70,6 +72,11 @@ class PooledExecutor:
         self._tasks: set[asyncio.Task[None]] = set()
         self.ended: asyncio.Future[Ending] = asyncio.get_running_loop().create_future()
         self.log = log.bind(executor=executor_id, session=claim.session_id, user=identity.name)
+
+    @property
+    def started_at(self) -> float:
+        """When it was started, in seconds since 1970."""
+        return self._started_at
 
     def happen(self, happening: Happening) -> None:
         """Move on in its life."""
@@ -140,7 +147,7 @@ class PooledExecutor:
                 raise
         self._watch(family)
         self.folder.write_family(family)
-        self._parts.records.save(
+        await self._parts.records.save(
             ExecutorRecord(
                 executor_id=self.executor_id,
                 session_id=self.claim.session_id,
@@ -250,7 +257,7 @@ class PooledExecutor:
     async def _conclude(self, survivors: int) -> Ending:
         for task in self._tasks:
             task.cancel()
-        await self.environment.disconnect()
+        await self._hear_it_out()
         report = self.folder.read_report()
         told = ending(
             self.executor_id,
@@ -271,7 +278,7 @@ class PooledExecutor:
                 await self._cgroup.remove()
             if survivors == 0:
                 self.folder.remove()
-                self._parts.records.remove(self.executor_id)
+                await self._parts.records.remove(self.executor_id)
         except Exception:
             # The next daemon cleans up; whoever waits for this end must not wait for that.
             self.log.exception("not_cleaned_up")
@@ -280,6 +287,13 @@ class PooledExecutor:
         say("executor_ended", how=told.in_words, left_behind=told.left_behind, survivors=survivors)
         self.ended.set_result(told)
         return told
+
+    async def _hear_it_out(self) -> None:
+        """Take what it had still sent: all of it is here, since its processes are gone."""
+        if self.environment.connected:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.environment.wait_disconnected(), _LAST_WORDS)
+        await self.environment.disconnect()
 
     def detach(self) -> None:
         """Leave it running, for the daemon that comes after us."""

@@ -26,13 +26,13 @@ class ExecutorRecord(Struct, frozen=True, kw_only=True):
 class Records(Protocol):
     """Where records are kept. A record is saved before its executor gets any work."""
 
-    def save(self, record: ExecutorRecord) -> None:
+    async def save(self, record: ExecutorRecord) -> None:
         """Keep a record."""
 
-    def remove(self, executor_id: str) -> None:
+    async def remove(self, executor_id: str) -> None:
         """Forget one; it may be gone already."""
 
-    def load(self) -> list[ExecutorRecord]:
+    async def load(self) -> list[ExecutorRecord]:
         """List all that are kept."""
 
 
@@ -45,18 +45,18 @@ class FileRecords:
         for unfinished in folder.glob("*.new"):
             unfinished.unlink(missing_ok=True)
 
-    def save(self, record: ExecutorRecord) -> None:
+    async def save(self, record: ExecutorRecord) -> None:
         """Write beside and rename."""
         path = self._folder / f"{record.executor_id}.json"
         fresh = path.with_suffix(".new")
         fresh.write_bytes(msgspec.json.encode(record))
         fresh.replace(path)
 
-    def remove(self, executor_id: str) -> None:
+    async def remove(self, executor_id: str) -> None:
         """Remove its file."""
         (self._folder / f"{executor_id}.json").unlink(missing_ok=True)
 
-    def load(self) -> list[ExecutorRecord]:
+    async def load(self) -> list[ExecutorRecord]:
         """Read every file; one that cannot be read is as good as none."""
         found = []
         for path in sorted(self._folder.glob("*.json")):

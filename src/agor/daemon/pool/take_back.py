@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import structlog
 
+from agor.daemon.pool.ending import Ending
 from agor.daemon.pool.parts import Parts
 from agor.daemon.pool.pooled import PooledExecutor
 from agor.daemon.pool.records import ExecutorRecord
@@ -34,9 +35,9 @@ class TakenBack:
     tasks: list[TaskInfo]
 
 
-async def take_back(parts: Parts) -> list[TakenBack]:
-    """Go through all that is there."""
-    records = {record.executor_id: record for record in parts.records.load()}
+async def take_back(parts: Parts) -> tuple[list[TakenBack], list[Ending]]:
+    """Go through all that is there; tells who runs, and how those ended that do not."""
+    records = {record.executor_id: record for record in await parts.records.load()}
     newest: dict[str, ExecutorRecord] = {}
     for record in sorted(records.values(), key=lambda each: each.started_at):
         newest[record.session_id] = record
@@ -55,22 +56,21 @@ async def take_back(parts: Parts) -> list[TakenBack]:
             await cgroup.remove()
     for path in parts.folders.stray_sockets():
         path.unlink(missing_ok=True)
-    return [one for one in found if one is not None]
+    taken = [one for one in found if isinstance(one, TakenBack)]
+    return taken, [one for one in found if isinstance(one, Ending)]
 
 
-async def _take_back(record: ExecutorRecord, parts: Parts, *, wanted: bool) -> TakenBack | None:
+async def _take_back(record: ExecutorRecord, parts: Parts, *, wanted: bool) -> TakenBack | Ending:
     identity = _identity(record.unix_user, record.family)
     claim = Claim(session_id=record.session_id, user_id=record.user_id, unix_username=identity.name)
     pooled = PooledExecutor(record.executor_id, claim, identity, parts)
     if not wanted:
         pooled.watch_only(record.family)
-        await pooled.stop("its session has a newer executor")
-        return None
+        return await pooled.stop("its session has a newer executor")
     try:
         await pooled.adopt(record.family, record.started_at)
     except (AgorError, OSError) as error:
-        await pooled.stop(f"it could not be taken back ({error})")
-        return None
+        return await pooled.stop(f"it could not be taken back ({error})")
     info = pooled.environment.info
     assert info is not None
     log.info("executor_taken_back", executor=record.executor_id, tasks=len(info.tasks))

@@ -26,9 +26,14 @@ class FairQueue(Generic[T]):
     def __len__(self) -> int:
         return self._size
 
+    @property
+    def full(self) -> bool:
+        """Whether nobody can join."""
+        return self._size >= self._most
+
     def push(self, user: str, waiter: T) -> None:
         """Join the queue, or hear that it is full."""
-        if self._size >= self._most:
+        if self.full:
             raise PoolExhausted(
                 f"every executor is in use and {self._most} others already wait for one",
                 hint="Try again later, stop a session, or raise execution.max_executors.",
