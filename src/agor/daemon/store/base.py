@@ -1,0 +1,62 @@
+"""What the daemon needs of a database, whichever it is.
+
+The daemon is the only one that writes, so what to write is decided in its memory and never read
+and changed inside a transaction. A `Write` is all that must become durable together. Every
+statement in it can be carried out twice with the same outcome (`ON CONFLICT`, `SET x = value`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
+
+Row = tuple[Any, ...]
+
+
+class Statement(NamedTuple):
+    """One SQL statement with `?` for its values; the same text for every database."""
+
+    sql: str
+    values: Row = ()
+
+
+class StoredEvent(NamedTuple):
+    """One event of a session's feed, encoded as its clients get it."""
+
+    session_number: int
+    sequence: int
+    body: bytes
+
+
+class Write(NamedTuple):
+    """What becomes durable together, or not at all."""
+
+    statements: Sequence[Statement] = ()
+    events: Sequence[StoredEvent] = ()
+
+
+class Store(Protocol):
+    """A database. All of it may raise `StoreUnavailable`, and then nothing has happened."""
+
+    @property
+    def available(self) -> bool:
+        """Whether the last attempt to write was a success."""
+
+    async def open(self) -> None:
+        """Connect, and bring the schema up to date; raises `StoreUnusable`."""
+
+    async def close(self) -> None:
+        """Write what is waiting, and let go. Bounded."""
+
+    async def commit(self, write: Write) -> None:
+        """Make it durable; returns after the sync. Those that wait are committed together.
+
+        Cancelling the caller does not take back what was handed in. It raises only when it is
+        certain that nothing of it was stored.
+        """
+
+    async def read(self, sql: str, values: Row = ()) -> list[Row]:
+        """Ask one question."""
+
+    async def snapshot(self, questions: Sequence[Statement]) -> list[list[Row]]:
+        """Ask several questions of one and the same moment."""

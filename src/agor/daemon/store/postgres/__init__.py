@@ -1,0 +1,1 @@
+"""PostgreSQL, by asyncpg: one connection that writes, a few that read."""

@@ -1,0 +1,82 @@
+"""Reading from PostgreSQL: a few connections that cannot write."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeVar
+
+import asyncpg  # type: ignore[import-untyped]
+
+from agor.daemon.store.base import Row, Statement
+from agor.daemon.store.postgres import faults
+from agor.daemon.store.postgres.connection import COMMAND_SECONDS, Connection, connect
+from agor.daemon.store.postgres.sql import translate
+
+T = TypeVar("T")
+
+_CONNECTIONS = 4
+#: A question is asked again if its connection broke: the pool may have had an old one.
+_TRIES = 2
+
+
+class Readers:
+    """The connections that read."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._pool: Any = None
+
+    async def open(self) -> None:
+        """Make the first connection."""
+        self._pool = await asyncpg.create_pool(
+            min_size=1, max_size=_CONNECTIONS, connect=self._connect, reset=_leave
+        )
+
+    async def close(self) -> None:
+        """End the questions under way, and the connections."""
+        try:
+            async with asyncio.timeout(1):
+                await self._pool.close()
+        except TimeoutError:
+            self._pool.terminate()
+
+    async def read(self, sql: str, values: Row) -> list[Row]:
+        """Ask one question."""
+
+        async def ask(connection: Connection) -> list[Row]:
+            return await _fetch(connection, sql, values)
+
+        return await self._ask(ask)
+
+    async def snapshot(self, questions: Sequence[Statement]) -> list[list[Row]]:
+        """Ask several questions of one moment."""
+
+        async def ask(connection: Connection) -> list[list[Row]]:
+            async with connection.transaction(isolation="repeatable_read", readonly=True):
+                return [await _fetch(connection, sql, values) for sql, values in questions]
+
+        return await self._ask(ask)
+
+    async def _ask(self, ask: Callable[[Connection], Awaitable[T]]) -> T:
+        for left in reversed(range(_TRIES)):
+            try:
+                async with self._pool.acquire(timeout=COMMAND_SECONDS) as connection:
+                    return await ask(connection)
+            except Exception as error:
+                if not faults.of_the_server(error):
+                    raise faults.refused(error) from error
+                if left == 0:
+                    raise faults.unavailable(error) from error
+        raise AssertionError
+
+    async def _connect(self, *_: Any, **__: Any) -> Connection:
+        return await connect(self._url, default_transaction_read_only="on")
+
+
+async def _fetch(connection: Connection, sql: str, values: Row) -> list[Row]:
+    return [tuple(row) for row in await connection.fetch(translate(sql), *values)]
+
+
+async def _leave(_: Connection) -> None:
+    """Nothing of a question stays behind that would have to be reset."""

@@ -1,0 +1,91 @@
+"""A store in a PostgreSQL database: its parts, started and ended in order."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import structlog
+
+from agor.daemon.store.base import Row, Statement, Write
+from agor.daemon.store.line import Bounds, Line
+from agor.daemon.store.postgres import faults
+from agor.daemon.store.postgres.readers import Readers
+from agor.daemon.store.postgres.writer import Writer
+from agor.errors import StoreError, StoreUnavailable
+
+log = structlog.get_logger("agor.store")
+
+#: How long `close` waits for what is in the line.
+_FLUSH_SECONDS = 15.0
+
+
+class PostgresStore:
+    """One connection that writes, a few that read."""
+
+    def __init__(self, url: str, bounds: Bounds | None = None) -> None:
+        self._url = url
+        self._bounds = bounds or Bounds()
+        self._open = False
+        self._line: Line
+        self._writer: Writer
+        self._readers: Readers
+
+    @property
+    def available(self) -> bool:
+        """Whether the last attempt to write was a success."""
+        return self._open and self._writer.outage is None
+
+    async def open(self) -> None:
+        """Connect, lock other daemons out, bring the schema up to date."""
+        writer, readers = Writer(self._url), Readers(self._url)
+        try:
+            await writer.open()
+            try:
+                await readers.open()
+            except BaseException:
+                await writer.close()
+                raise
+        except StoreError:
+            raise
+        except Exception as error:
+            raise faults.unusable(error) from error
+        self._writer, self._readers = writer, readers
+        self._line = Line(self._bounds, writer.wake)
+        writer.start(self._line)
+        self._open = True
+
+    async def close(self) -> None:
+        """Write what is waiting, and disconnect."""
+        if not self._open:
+            return
+        self._open = False
+        try:
+            async with asyncio.timeout(_FLUSH_SECONDS):
+                await self._line.drain()
+        except TimeoutError:
+            log.error("store_not_flushed", writes=self._line.held_writes)
+        await self._writer.close()
+        self._line.abandon()
+        await self._readers.close()
+
+    async def commit(self, write: Write) -> None:
+        """Make it durable, together with what others commit at this time."""
+        self._refuse_if_closed()
+        if self._writer.outage is not None:
+            raise self._writer.outage.again()
+        await self._line.add(write).done
+
+    async def read(self, sql: str, values: Row = ()) -> list[Row]:
+        """Ask one question."""
+        self._refuse_if_closed()
+        return await self._readers.read(sql, values)
+
+    async def snapshot(self, questions: Sequence[Statement]) -> list[list[Row]]:
+        """Ask several questions of one and the same moment."""
+        self._refuse_if_closed()
+        return await self._readers.snapshot(questions)
+
+    def _refuse_if_closed(self) -> None:
+        if not self._open:
+            raise StoreUnavailable("the database is closed")

@@ -1,0 +1,114 @@
+"""Writing a group of writes in one transaction: events by COPY, equal statements together.
+
+Every transaction sets the number in `last_commit`. If the connection breaks while it is committed,
+that number tells afterwards whether it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+from agor.daemon.store.base import Row, Statement, StoredEvent, Write
+from agor.daemon.store.postgres import faults
+from agor.daemon.store.postgres.connection import Connection
+from agor.daemon.store.postgres.sql import translate
+from agor.errors import StoreError
+
+_COLUMNS = ("session_number", "sequence", "body")
+
+
+class OutcomeUnknownError(Exception):
+    """The connection broke while the transaction was being committed."""
+
+
+async def commit_together(connection: Connection, number: int, writes: Sequence[Write]) -> None:
+    """Commit all writes, or none."""
+    await _begin(connection, number)
+    statements = [statement for write in writes for statement in write.statements]
+    await _execute(connection, statements)
+    await _copy(connection, [event for write in writes for event in write.events])
+    await _commit(connection)
+
+
+async def commit_each(
+    connection: Connection, number: int, writes: Sequence[Write]
+) -> dict[int, StoreError]:
+    """Commit the writes that can be stored; return what is wrong with the others, by place."""
+    refused: dict[int, StoreError] = {}
+    await _begin(connection, number)
+    for place, write in enumerate(writes):
+        error = await _attempt(connection, write)
+        if error is not None:
+            refused[place] = error
+    await _commit(connection)
+    return refused
+
+
+async def roll_back(connection: Connection) -> None:
+    """Undo what was begun."""
+    if connection.is_in_transaction():
+        await connection.execute("ROLLBACK")
+
+
+async def _begin(connection: Connection, number: int) -> None:
+    # In one round trip, which takes no values.
+    await connection.execute(
+        f"BEGIN; UPDATE last_commit SET number = {number:d} WHERE one = 1"  # noqa: S608
+    )
+
+
+async def _commit(connection: Connection) -> None:
+    try:
+        outcome = await connection.execute("COMMIT")
+    except Exception as error:
+        raise OutcomeUnknownError from error
+    assert outcome == "COMMIT", outcome
+
+
+async def _attempt(connection: Connection, write: Write) -> StoreError | None:
+    await connection.execute("SAVEPOINT one")
+    try:
+        await _execute(connection, write.statements)
+        fresh = [event for event in write.events if not await _is_stored(connection, event)]
+        await _copy(connection, fresh)
+    except Exception as error:
+        if faults.of_the_server(error):
+            raise
+        await connection.execute("ROLLBACK TO one")
+        return faults.refused(error)
+    await connection.execute("RELEASE one")
+    return None
+
+
+async def _is_stored(connection: Connection, event: StoredEvent) -> bool:
+    """Tell whether this very event is there already; another one in its place is an error."""
+    body = await connection.fetchval(
+        "SELECT body FROM events WHERE session_number = $1 AND sequence = $2", *event[:2]
+    )
+    if body is None:
+        return False
+    if body != event.body:
+        raise ValueError(
+            f"event {event.sequence} of session number {event.session_number} is another one"
+        )
+    return True
+
+
+async def _execute(connection: Connection, statements: Sequence[Statement]) -> None:
+    for sql, rows in _runs(statements):
+        if len(rows) == 1:
+            await connection.execute(sql, *rows[0])
+        else:
+            await connection.executemany(sql, rows)
+
+
+def _runs(statements: Sequence[Statement]) -> Iterator[tuple[str, list[Row]]]:
+    """Put neighbours with the same text together: they take one round trip."""
+    for sql, run in groupby(statements, key=lambda statement: statement.sql):
+        yield translate(sql), [statement.values for statement in run]
+
+
+async def _copy(connection: Connection, events: Sequence[StoredEvent]) -> None:
+    if events:
+        await connection.copy_records_to_table("events", records=events, columns=_COLUMNS)

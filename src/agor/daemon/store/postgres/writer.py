@@ -1,0 +1,164 @@
+"""The one task that writes to PostgreSQL.
+
+It takes whatever waits as soon as the last commit is done, and commits it as one group. When the
+connection breaks it connects again, at once and then with growing pauses. Meanwhile new writes are
+refused; only a group whose commit was under way waits, until its number in `last_commit` has told
+what became of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Any
+
+import structlog
+
+from agor.daemon.store.line import Line, Waiting, refuse_all
+from agor.daemon.store.postgres import faults
+from agor.daemon.store.postgres.connection import (
+    Connection,
+    connect_alone,
+    last_commit,
+    prepare,
+)
+from agor.daemon.store.postgres.transaction import (
+    OutcomeUnknownError,
+    commit_each,
+    commit_together,
+    roll_back,
+)
+from agor.errors import StoreError, StoreUnavailable
+
+log = structlog.get_logger("agor.store")
+
+#: Pauses between attempts to connect, in seconds.
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
+
+
+class Writer:
+    """The task and its connection."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._line: Line
+        self._connection: Connection
+        self._number = 0
+        self._bell = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        #: Why nothing can be written now.
+        self.outage: StoreUnavailable | None = None
+
+    async def open(self) -> None:
+        """Connect, lock other daemons out, bring the schema up to date."""
+        self._connection = await connect_alone(self._url)
+        try:
+            await prepare(self._connection, self._url)
+            self._number = await last_commit(self._connection)
+        except BaseException:
+            self._connection.terminate()
+            raise
+        self._listen()
+
+    def start(self, line: Line) -> None:
+        """Begin to write."""
+        self._line = line
+        self._task = asyncio.create_task(self._run(), name="agor-writer")
+
+    def wake(self, *_: Any) -> None:
+        """There is something in the line, or the connection has ended."""
+        self._bell.set()
+
+    async def close(self) -> None:
+        """End the task and the connection, whatever is in the line."""
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+        self._connection.remove_termination_listener(self.wake)
+        try:
+            await self._connection.close(timeout=1)
+        except Exception:  # noqa: BLE001 - it is not needed any more
+            self._connection.terminate()
+
+    async def _run(self) -> None:
+        while True:
+            await self._bell.wait()
+            self._bell.clear()
+            while True:
+                if self._connection.is_closed():
+                    await self._reconnect()
+                if not (group := self._line.take()):
+                    break
+                await self._write(group)
+
+    async def _write(self, group: list[Waiting]) -> None:
+        try:
+            refused = await self._commit(group)
+        except asyncio.CancelledError:
+            # Whether it was stored will never be known here.
+            for waiting in group:
+                waiting.done.cancel()
+            raise
+        self._line.settle(group, refused)
+
+    async def _commit(self, group: list[Waiting]) -> dict[int, StoreError]:
+        writes = [waiting.write for waiting in group]
+        self._number += 1
+        try:
+            try:
+                await commit_together(self._connection, self._number, writes)
+                refused: dict[int, StoreError] = {}
+            except Exception as error:
+                if isinstance(error, OutcomeUnknownError) or faults.of_the_server(error):
+                    raise
+                await roll_back(self._connection)
+                refused = await commit_each(self._connection, self._number, writes)
+        except OutcomeUnknownError as error:
+            return await self._find_out(group, error.__cause__ or error)
+        except Exception as error:  # noqa: BLE001 - any of the driver's; nothing was committed
+            # The connection may be fine, but in the middle of something.
+            self._connection.terminate()
+            log.warning("commit_failed", why=str(error))
+            return refuse_all(group, faults.unavailable(error))
+        return refused
+
+    async def _find_out(self, group: list[Waiting], error: BaseException) -> dict[int, StoreError]:
+        number = self._number
+        self._connection.terminate()
+        log.warning("commit_broken_off", why=str(error), number=number)
+        await self._reconnect()
+        if self._number == number:
+            return {}
+        return refuse_all(group, faults.unavailable(error))
+
+    async def _reconnect(self) -> None:
+        """Connect again, however long that takes; what waits is refused from the first failure."""
+        predecessor, pause = self._connection.get_server_pid(), _FIRST_PAUSE
+        while True:
+            try:
+                self._connection = await connect_alone(self._url, predecessor)
+                self._number = await last_commit(self._connection)
+            except Exception as error:  # noqa: BLE001 - whatever it is, it is tried again
+                self._connection.terminate()
+                self._refuse(error)
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, _LONGEST_PAUSE)
+                continue
+            self.outage = None
+            self._listen()
+            log.info("store_connected")
+            return
+
+    def _refuse(self, error: Exception) -> None:
+        outage = faults.unavailable(error)
+        if isinstance(error, StoreError):
+            outage = StoreUnavailable(error.message, hint=error.hint)
+        if self.outage is None:
+            log.warning("store_unavailable", why=outage.message)
+        self.outage = outage
+        while group := self._line.take():
+            self._line.settle(group, refuse_all(group, outage))
+
+    def _listen(self) -> None:
+        self._connection.add_termination_listener(self.wake)

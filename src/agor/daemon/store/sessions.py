@@ -1,0 +1,85 @@
+"""Sessions, as they are stored."""
+
+from __future__ import annotations
+
+from agor.daemon.store import mapping
+from agor.daemon.store.base import Row, Statement, Store
+from agor.daemon.store.rows import SessionRow
+
+_INSERT = mapping.insert("sessions", SessionRow, "session_id")
+_UPDATE = (
+    "UPDATE sessions SET status = ?, title = ?, permission_mode = ?, model = ?, environment = ?,"
+    " agent_session_id = ?, updated_at = ? WHERE session_id = ?"
+)
+_SELECT = f"SELECT {mapping.columns(SessionRow)} FROM sessions"  # noqa: S608 - names of ours
+#: What goes with a session, by its id. The receipts of its requests stay until they are old.
+_BY_ID = ("tokens", "permission_requests", "tasks", "sessions")
+_BY_NUMBER = ("events", "messages")
+
+_read = mapping.reader(SessionRow)
+
+
+def insert(row: SessionRow) -> Statement:
+    """Add a session."""
+    return Statement(_INSERT, mapping.values(row))
+
+
+def update(row: SessionRow) -> Statement:
+    """Store all of a session that can change."""
+    changing = (
+        row.status, row.title, row.permission_mode, row.model, row.environment,
+        row.agent_session_id, row.updated_at, row.session_id,
+    )  # fmt: skip
+    return Statement(_UPDATE, changing)
+
+
+def delete(row: SessionRow) -> list[Statement]:
+    """Remove a session and all that is its own."""
+    return [
+        *(
+            Statement(f"DELETE FROM {table} WHERE session_number = ?", (row.number,))  # noqa: S608
+            for table in _BY_NUMBER
+        ),
+        *(
+            Statement(f"DELETE FROM {table} WHERE session_id = ?", (row.session_id,))  # noqa: S608
+            for table in _BY_ID
+        ),
+    ]
+
+
+async def get(store: Store, session_id: str) -> SessionRow | None:
+    """Find a session."""
+    found = await store.read(f"{_SELECT} WHERE session_id = ?", (session_id,))
+    return _read(found[0]) if found else None
+
+
+async def page(
+    store: Store,
+    user_id: str | None,
+    status: str | None,
+    before: tuple[int, str] | None,
+    limit: int,
+) -> list[SessionRow]:
+    """List sessions, the newest first; `before` is (created_at, session_id) of the last one."""
+    conditions: list[str] = []
+    values: Row = ()
+    if user_id is not None:
+        conditions.append("user_id = ?")
+        values += (user_id,)
+    if status is not None:
+        conditions.append("status = ?")
+        values += (status,)
+    if before is not None:
+        conditions.append("(created_at, session_id) < (?, ?)")
+        values += before
+    found = await store.read(
+        f"{_SELECT}{mapping.where(conditions)} ORDER BY created_at DESC, session_id DESC LIMIT ?",
+        (*values, limit),
+    )
+    return [_read(row) for row in found]
+
+
+async def last_number(store: Store) -> int:
+    """Tell the highest number a session has; 0 if there is none."""
+    found = await store.read("SELECT MAX(number) FROM sessions")
+    return found[0][0] or 0

@@ -1,0 +1,159 @@
+"""The database file: who may use it, how it is opened, and whether it is still there.
+
+SQLite's own locks are let go when any descriptor of the file is closed, so nothing here opens it
+beside SQLite once a connection exists; that one daemon owns it is a lock on a file beside it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sqlite3
+from pathlib import Path
+
+from agor.daemon.store.migrate import VERSION_TABLE, needs_upgrade, upgrade
+from agor.daemon.store.sqlite import faults
+from agor.errors import StoreUnavailable, StoreUnusable
+
+#: How long a statement waits for another program's lock.
+BUSY_SECONDS = 5.0
+#: The log's file is not kept larger than this once it is emptied.
+LOG_BYTES = 64 * 1024 * 1024
+
+_Identity = tuple[int, int]
+
+
+class DatabaseFile:
+    """A database file that is ours alone while it is claimed."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._log = path.with_name(f"{path.name}-wal")
+        self._lock: int | None = None
+        #: Kept open so that the log stays the same file, whichever connection is closed.
+        self._anchor: sqlite3.Connection | None = None
+        self._identities: tuple[_Identity | None, _Identity | None] = (None, None)
+
+    def claim(self) -> None:
+        """Make the file if there is none, readable for nobody else, and lock out other daemons."""
+        try:
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            lock = self.path.with_name(f"{self.path.name}-lock")
+            self._lock = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            self.path.chmod(0o600)
+        except BlockingIOError as error:
+            self.release()
+            raise StoreUnusable(
+                f"another daemon uses the database {self.path}",
+                hint="Stop it, or give this one a database of its own (database.url).",
+            ) from error
+        except OSError as error:
+            self.release()
+            raise StoreUnavailable(
+                f"the database {self.path} cannot be opened: {error.strerror}",
+                hint="The daemon's user must be able to write the file and its folder.",
+            ) from error
+
+    def release(self) -> None:
+        """Let others have it. All connections are closed."""
+        if self._anchor is not None:
+            self._anchor.close()
+            self._anchor = None
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def connect(self) -> sqlite3.Connection:
+        """Open a connection to write with. The file must be there: none is made."""
+        connection = self._connect()
+        # Safe against power loss: each commit is synced.
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute(f"PRAGMA journal_size_limit = {LOG_BYTES}")
+        connection.execute("PRAGMA cache_size = -32768")
+        # Zeroes what was deleted where that costs no more writing; Debian's default doubles it.
+        connection.execute("PRAGMA secure_delete = FAST")
+        return connection
+
+    def connect_to_read(self) -> sqlite3.Connection:
+        """Open a connection that cannot write."""
+        connection = self._connect()
+        connection.execute("PRAGMA query_only = ON")
+        return connection
+
+    def _connect(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            f"{self.path.as_uri()}?mode=rw",
+            uri=True,
+            timeout=BUSY_SECONDS,
+            isolation_level=None,
+            check_same_thread=False,
+            cached_statements=256,
+        )
+        # The log is emptied in a thread of its own: see `checkpoints`.
+        connection.execute("PRAGMA wal_autocheckpoint = 0")
+        return connection
+
+    def prepare(self) -> None:
+        """Bring the schema up to date, and see that the database can be written."""
+        try:
+            anchor = self._anchor = self.connect()
+            (mode,) = anchor.execute("PRAGMA journal_mode = WAL").fetchone()
+            if mode != "wal":
+                raise StoreUnusable(
+                    f"{self.path} cannot have a write-ahead log: SQLite keeps it as {mode!r}",
+                    hint="It must lie on a local file system, not on a network's.",
+                )
+            if needs_upgrade(*_state(anchor)):
+                _upgrade(anchor)
+            touch(anchor)
+            self._identities = self._look()
+        except (sqlite3.Error, MemoryError) as error:
+            raise faults.unusable(error, self.path) from error
+
+    def check(self) -> None:
+        """Make sure that we do not write into a file that nobody will find again."""
+        if self._look() != self._identities:
+            raise StoreUnavailable(
+                f"the database {self.path} or its log was removed or replaced while in use",
+                hint="Stop the daemon, put the database back with its -wal file, start again.",
+            )
+
+    def _look(self) -> tuple[_Identity | None, _Identity | None]:
+        return _identity(self.path), _identity(self._log)
+
+
+def touch(connection: sqlite3.Connection) -> None:
+    """Commit something that changes nothing, to see whether that can be done."""
+    connection.execute("UPDATE last_commit SET number = number WHERE one = 1")
+
+
+def _identity(path: Path) -> _Identity | None:
+    try:
+        found = os.stat(path)  # noqa: PTH116 - before every commit
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _state(connection: sqlite3.Connection) -> tuple[set[str], str | None]:
+    """Read the names of the tables, and the revision of the schema."""
+    tables = {
+        name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type='table'")
+    }
+    if VERSION_TABLE not in tables:
+        return tables, None
+    row = connection.execute(f"SELECT version_num FROM {VERSION_TABLE}").fetchone()  # noqa: S608
+    return tables, row[0] if row else None
+
+
+def _upgrade(connection: sqlite3.Connection) -> None:
+    from sqlalchemy import create_engine, event
+    from sqlalchemy.pool import StaticPool
+
+    engine = create_engine("sqlite://", creator=lambda: connection, poolclass=StaticPool)
+    # Python's driver would not begin a transaction for a change of the schema.
+    event.listen(engine, "begin", lambda begun: begun.exec_driver_sql("BEGIN IMMEDIATE"))
+    with engine.begin() as begun:
+        upgrade(begun)

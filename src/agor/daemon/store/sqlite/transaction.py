@@ -1,0 +1,97 @@
+"""Writing a group of writes in one transaction.
+
+Rows of the feed go in by statements with many rows each: the interpreter's lock is let go and
+taken back once for each statement, and beside a busy event loop that costs more than the rows.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from itertools import chain
+
+from agor.daemon.store.base import StoredEvent, Write
+from agor.daemon.store.sqlite import faults
+from agor.errors import StoreError
+
+#: Rows of one statement. Each size is prepared once.
+_SIZES = (512, 128, 32, 8, 2, 1)
+_INSERT = "INSERT INTO events (session_number, sequence, body) VALUES "
+_INSERTS = tuple((size, _INSERT + ", ".join(["(?, ?, ?)"] * size)) for size in _SIZES)
+
+
+def commit_together(connection: sqlite3.Connection, writes: Sequence[Write]) -> None:
+    """Commit all writes, or none."""
+    execute = connection.execute
+    execute("BEGIN IMMEDIATE")
+    try:
+        for write in writes:
+            for sql, values in write.statements:
+                execute(sql, values)
+        events = [event for write in writes for event in write.events]
+        _insert(connection, events)
+        execute("COMMIT")
+    except BaseException:
+        _roll_back(connection)
+        raise
+
+
+def commit_each(connection: sqlite3.Connection, writes: Sequence[Write]) -> dict[int, StoreError]:
+    """Commit the writes that can be stored; return what is wrong with the others, by place."""
+    refused: dict[int, StoreError] = {}
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        for place, write in enumerate(writes):
+            error = _attempt(connection, write)
+            if error is not None:
+                refused[place] = error
+        connection.execute("COMMIT")
+    except BaseException:
+        _roll_back(connection)
+        raise
+    return refused
+
+
+def _attempt(connection: sqlite3.Connection, write: Write) -> StoreError | None:
+    connection.execute("SAVEPOINT one")
+    try:
+        for sql, values in write.statements:
+            connection.execute(sql, values)
+        _insert(connection, [event for event in write.events if not _is_stored(connection, event)])
+    except Exception as error:
+        if faults.of_the_disk(error):
+            raise
+        connection.execute("ROLLBACK TO one")
+        return faults.refused(error)
+    connection.execute("RELEASE one")
+    return None
+
+
+def _is_stored(connection: sqlite3.Connection, event: StoredEvent) -> bool:
+    """Tell whether this very event is there already; another one in its place is an error."""
+    found = connection.execute(
+        "SELECT body FROM events WHERE session_number = ? AND sequence = ?", event[:2]
+    ).fetchone()
+    if found is None:
+        return False
+    if found[0] != event.body:
+        raise ValueError(
+            f"event {event.sequence} of session number {event.session_number} is another one"
+        )
+    return True
+
+
+def _insert(connection: sqlite3.Connection, events: Sequence[StoredEvent]) -> None:
+    start, left = 0, len(events)
+    for size, sql in _INSERTS:
+        while left >= size:
+            rows = events[start : start + size]
+            connection.execute(sql, tuple(chain.from_iterable(rows)))
+            start += size
+            left -= size
+
+
+def _roll_back(connection: sqlite3.Connection) -> None:
+    # SQLite has done it itself after most errors of the disk.
+    if connection.in_transaction:
+        connection.execute("ROLLBACK")

@@ -1,0 +1,145 @@
+"""The one thread that writes to SQLite.
+
+It takes whatever waits as soon as the last commit is done, commits it as one group with one sync,
+and hands all results to the event loop in one call. If the disk fails, all of the group fails; if
+the fault is in a write, that one alone. While nothing can be written it looks every second whether
+that is over, so that `available` tells the truth also when nobody dares to write.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import sqlite3
+import threading
+from collections.abc import Callable
+
+from agor.daemon.store.line import Line, Waiting, refuse_all
+from agor.daemon.store.sqlite import faults
+from agor.daemon.store.sqlite.checkpoints import Checkpoints
+from agor.daemon.store.sqlite.file import DatabaseFile, touch
+from agor.daemon.store.sqlite.transaction import commit_each, commit_together
+from agor.errors import StoreError, StoreUnavailable
+
+#: How often it is tried whether the database can be written again.
+_PROBE_SECONDS = 1.0
+#: What a commit adds to the log for each write, beside its bytes: a page.
+_PAGE = 4096
+
+Report = Callable[[list[Waiting], dict[int, StoreError]], None]
+
+
+class Writer:
+    """The thread and its connection."""
+
+    def __init__(
+        self,
+        file: DatabaseFile,
+        checkpoints: Checkpoints,
+        report: Report,
+        on_end: Callable[[], None],
+    ) -> None:
+        self._file = file
+        self._checkpoints = checkpoints
+        self._report = report
+        self._on_end = on_end
+        self._line: Line
+        self._connection: sqlite3.Connection | None = None
+        #: Rung when there is something to do and the thread sleeps. A ring too many does no harm.
+        self._bell: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._asleep = False
+        self._closing = False
+        #: Whether the last attempt was a success.
+        self.available = True
+        self._thread = threading.Thread(target=self._run, name="agor-writer", daemon=True)
+
+    def start(self, line: Line) -> None:
+        """Start the thread."""
+        self._line = line
+        self._thread.start()
+
+    def wake(self) -> None:
+        """There is something in the line. Cheap if the thread is at work: it looks again."""
+        if self._asleep:
+            self._asleep = False
+            self._bell.put(None)
+
+    def finish(self) -> None:
+        """Write what is in the line, and end."""
+        self._closing = True
+        self._bell.put(None)
+
+    def _run(self) -> None:
+        try:
+            while group := self._next():
+                # Done even if the loop is gone: what was handed in gets written.
+                with contextlib.suppress(RuntimeError):
+                    self._report(group, self._commit(group))
+                if self._connection is not None:
+                    self._checkpoints.finish(self._connection)
+        finally:
+            self._disconnect()
+            with contextlib.suppress(RuntimeError):
+                self._on_end()
+
+    def _next(self) -> list[Waiting]:
+        """Wait for a group; an empty one is the end."""
+        while not (group := self._line.take()):
+            self._asleep = True
+            # What came before the flag was up rang no bell.
+            if (group := self._line.take()) or self._closing:
+                break
+            try:
+                self._bell.get(timeout=None if self.available else _PROBE_SECONDS)
+            except queue.Empty:
+                self._probe()
+        self._asleep = False
+        return group
+
+    def _commit(self, group: list[Waiting]) -> dict[int, StoreError]:
+        writes = [waiting.write for waiting in group]
+        self._checkpoints.begin()
+        try:
+            connection = self._connected()
+            try:
+                commit_together(connection, writes)
+                refused = {}
+            except Exception as error:
+                if faults.of_the_disk(error):
+                    raise
+                refused = commit_each(connection, writes)
+        except (sqlite3.Error, MemoryError) as error:
+            return refuse_all(group, self._failed(error))
+        except StoreUnavailable as error:
+            self.available = False
+            return refuse_all(group, error)
+        self.available = True
+        self._checkpoints.committed(sum(waiting.size + _PAGE for waiting in group))
+        return refused
+
+    def _probe(self) -> None:
+        self._checkpoints.begin()
+        try:
+            touch(self._connected())
+            self.available = True
+        except (sqlite3.Error, MemoryError) as error:
+            self._failed(error)
+        except StoreUnavailable:
+            pass
+
+    def _connected(self) -> sqlite3.Connection:
+        self._file.check()
+        if self._connection is None:
+            self._connection = self._file.connect()
+        return self._connection
+
+    def _failed(self, error: BaseException) -> StoreUnavailable:
+        self.available = False
+        if faults.of_the_connection(error):
+            self._disconnect()
+        return faults.unavailable(error, self._file.path)
+
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None

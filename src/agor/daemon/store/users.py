@@ -1,0 +1,29 @@
+"""People, as they are stored."""
+
+from __future__ import annotations
+
+from agor.daemon.store import mapping
+from agor.daemon.store.base import Statement, Store
+from agor.daemon.store.rows import UserRow
+
+_INSERT = mapping.insert("users", UserRow, "user_id")
+_SELECT = f"SELECT {mapping.columns(UserRow)} FROM users"  # noqa: S608 - names of ours
+
+_read = mapping.reader(UserRow)
+
+
+def insert(row: UserRow) -> Statement:
+    """Add a person, unless there is one with this id."""
+    return Statement(_INSERT, mapping.values(row))
+
+
+async def get(store: Store, user_id: str) -> UserRow | None:
+    """Find a person."""
+    found = await store.read(f"{_SELECT} WHERE user_id = ?", (user_id,))
+    return _read(found[0]) if found else None
+
+
+async def first(store: Store) -> UserRow | None:
+    """Find who was there first: the owner of this home."""
+    found = await store.read(f"{_SELECT} ORDER BY created_at, user_id LIMIT 1")
+    return _read(found[0]) if found else None
