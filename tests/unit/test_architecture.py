@@ -27,15 +27,31 @@ MAY_IMPORT: dict[str, set[str]] = {
     "rpc": {"errors", "protocol"},
     "agents": {"__init__", "errors", "protocol", "rpc"},
     "linux": {"protocol"},
+    "private": {"errors"},
+    "home": {"errors", "linux", "private", "protocol"},
+    "config": {"errors", "home", "logs", "private", "protocol"},
     "executor": {"__init__", "agents", "errors", "linux", "logs", "protocol", "rpc"},
-    "cli": {"__init__", "daemon", "environments", "errors", "logs", "protocol", "rpc"},
+    "cli": {
+        "__init__",
+        "config",
+        "daemon",
+        "environments",
+        "errors",
+        "home",
+        "linux",
+        "logs",
+        "protocol",
+        "rpc",
+    },
     "environments": {"__init__", "errors", "logs", "protocol", "rpc"},
     "execution": {"environments", "errors", "protocol", "rpc"},
     "daemon": {
         "__init__",
+        "config",
         "environments",
         "errors",
         "execution",
+        "home",
         "linux",
         "logs",
         "protocol",
@@ -45,13 +61,32 @@ MAY_IMPORT: dict[str, set[str]] = {
 }
 
 
+#: Only the composition root joins both sides, for the direct path.
+JOINS_BOTH_SIDES = SOURCE / "daemon" / "main.py"
+
+#: Inside the daemon: no layer reaches past its neighbour.
+DAEMON_LAYERS: dict[str, set[str]] = {
+    "pool": set(),
+    "metrics": set(),
+    "store": {"pool"},
+    "services": {"metrics", "pool", "store"},
+    "api": {"metrics", "services"},
+    "main": {"api", "metrics", "pool", "services", "store"},
+}
+
+
 def part_of(path: Path) -> str:
     return path.relative_to(SOURCE).parts[0].removesuffix(".py")
 
 
 def imported_parts(path: Path) -> set[str]:
     """The parts of agor that a file imports, also inside functions and for types only."""
-    parts = set()
+    return {module.split(".")[0] or "__init__" for module in imports(path)} - {part_of(path)}
+
+
+def imports(path: Path) -> set[str]:
+    """The modules of agor that a file imports, without the leading `agor.`."""
+    found = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         match node:
             case ast.Import(names=names):
@@ -67,8 +102,8 @@ def imported_parts(path: Path) -> set[str]:
         for module in modules:
             top, _, rest = module.partition(".")
             if top == "agor":
-                parts.add(rest.split(".")[0] or "__init__")
-    return parts - {part_of(path)}
+                found.add(rest)
+    return found
 
 
 SOURCES = sorted(SOURCE.rglob("*.py"))
@@ -76,7 +111,23 @@ SOURCES = sorted(SOURCE.rglob("*.py"))
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(SOURCE)))
 def test_a_file_imports_only_what_its_part_may(path: Path) -> None:
-    assert imported_parts(path) <= MAY_IMPORT[part_of(path)]
+    more = {"executor"} if path == JOINS_BOTH_SIDES else set()
+    assert imported_parts(path) <= MAY_IMPORT[part_of(path)] | more
+
+
+@pytest.mark.parametrize(
+    "path",
+    [path for path in SOURCES if part_of(path) == "daemon"],
+    ids=lambda path: str(path.relative_to(SOURCE)),
+)
+def test_inside_the_daemon_no_layer_reaches_past_its_neighbour(path: Path) -> None:
+    inside = path.relative_to(SOURCE / "daemon").parts[0].removesuffix(".py")
+    if inside == "__init__":
+        return
+    reached = {
+        module.split(".")[1] for module in imports(path) if module.startswith("daemon.")
+    } - {inside}
+    assert reached <= DAEMON_LAYERS[inside]
 
 
 def test_the_rpc_layer_knows_no_method() -> None:

@@ -1,0 +1,265 @@
+"""The daemon: what is wired to what, and in which order it starts and stops."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import time
+from collections.abc import AsyncIterator
+
+import structlog
+import uvloop
+
+import agor
+from agor import logs
+from agor.config import Config
+from agor.daemon.api.access import Authenticator, check_host
+from agor.daemon.api.app import App
+from agor.daemon.api.server import ApiServer
+from agor.daemon.api.services import Services
+from agor.daemon.api.settings import ApiSettings
+from agor.daemon.metrics import Metrics
+from agor.daemon.pool.direct import DirectExecutors
+from agor.daemon.pool.pool import Pool
+from agor.daemon.pool.settings import PoolSettings
+from agor.daemon.services.conversations import Conversations
+from agor.daemon.services.dispatch import Dispatcher
+from agor.daemon.services.feed import Feed
+from agor.daemon.services.finish import Finisher
+from agor.daemon.services.intake import Intake
+from agor.daemon.services.keys import NoKeys
+from agor.daemon.services.live import LiveSessions
+from agor.daemon.services.owner import owner
+from agor.daemon.services.permissions import Permissions
+from agor.daemon.services.principal import Principal
+from agor.daemon.services.receipts import Receipts
+from agor.daemon.services.records import StoreRecords
+from agor.daemon.services.recovery import Recovery
+from agor.daemon.services.runs import Runs
+from agor.daemon.services.sessions import Sessions
+from agor.daemon.services.stops import Stopper
+from agor.daemon.services.tasks import Tasks
+from agor.daemon.services.tokens import Tokens
+from agor.daemon.store import connect
+from agor.errors import AgorError
+from agor.execution import ExecutionEnvironment
+from agor.executor.server import Executor, Options
+from agor.home import Home
+from agor.protocol.api import Check, ExecutorInfo, Health
+
+log = structlog.get_logger("agor.daemon")
+
+
+class Daemon:
+    """One daemon, on one home."""
+
+    def __init__(self, config: Config, home: Home) -> None:
+        self._config = config
+        self._home = home
+        self._began = time.monotonic()
+        self._stopping = False
+        execution = config.execution
+        self.metrics = Metrics()
+        self.metrics.before_read = self._show_figures
+        self.store = connect(config.database.url)
+        self.lives = LiveSessions(self.store, self.metrics)
+        self.runs = Runs()
+        self.tokens = Tokens(
+            execution.session_token_expiration_ms, execution.session_token_max_uses
+        )
+        self.permissions = Permissions(self.store, self.lives, execution.permission_timeout_ms)
+        self.finisher = Finisher(self.tokens, self.permissions, self.metrics)
+        self.intake = Intake(
+            self.store, self.runs, self.tokens, self.permissions, NoKeys(), self.finisher,
+            # What an honest executor may have sent without an answer, and some more.
+            most_held=2 * execution.outbox_bytes + 2 * execution.max_line_bytes,
+        )  # fmt: skip
+        self.intake.end_executor = self._end_executor
+        self.executors = self._make_executors()
+        self.dispatcher = Dispatcher(
+            self.executors, self.runs, self.tokens, self.finisher, execution.task_timeout_ms
+        )
+        stop_timeout = execution.stop_timeout_ms / 1000
+        self.stopper = Stopper(self.executors, self.tokens, self.finisher, stop_timeout)
+        self.sessions = Sessions(self.store, self.lives, self.executors, execution.environment)
+        self.tasks = Tasks(
+            self.store, self.lives, self.runs, self.executors, self.stopper, self.dispatcher.kick
+        )
+        self.conversations = Conversations(self.store, self.lives)
+        self.receipts = Receipts(self.store)
+        self.feed = Feed(self.lives.channel_for)
+
+    # ── parts ────────────────────────────────────────────────────────────────────────────────
+
+    def _make_executors(self) -> Pool | DirectExecutors:
+        settings = pool_settings(self._config, self._home)
+        ended = self.intake.executor_ended
+        if self._config.execution.use_executor:
+            records = StoreRecords(self.store)
+            return Pool(settings, self.intake, records, on_end=ended)
+        options = Options(
+            max_line=settings.max_line,
+            outbox_bytes=settings.outbox_bytes,
+            orphan_timeout=settings.orphan_timeout,
+        )
+        return DirectExecutors(settings, self.intake, lambda: Executor(options), ended)
+
+    def _make_app(self, host: str, who: Principal) -> App:
+        services = Services(
+            sessions=self.sessions,
+            tasks=self.tasks,
+            permissions=self.permissions,
+            conversations=self.conversations,
+            receipts=self.receipts,
+            feed=self.feed,
+            executors=self._executors_of,
+            health=self.health,
+            metrics=self.metrics,
+        )
+        stall = self._config.feed.stall_timeout_ms / 1000
+        settings = ApiSettings(host=host, stall_timeout=stall)
+        return App(services, Authenticator(self._home.token(), who), settings)
+
+    def _executors_of(self, who: Principal) -> list[ExecutorInfo]:
+        return [each for each in self.executors.describe() if each.user_id == who.user_id]
+
+    async def _end_executor(self, environment: ExecutionEnvironment, why: str) -> None:
+        for each in self.executors.describe():
+            if each.executor_id == environment.executor_id:
+                await self.executors.stop(each.session_id, why)
+
+    def _show_figures(self) -> None:
+        """Set the figures that are looked up when they are asked for."""
+        self.metrics.store_available.set(self.store.available)
+        self.metrics.tasks_waiting.set(sum(len(live.queue) for live in self.lives.held()))
+        self.metrics.show_executors([each.state for each in self.executors.describe()])
+
+    def health(self) -> Health:
+        """Look at all that must be well."""
+        store = "writes" if self.store.available else "cannot write now"
+        checks = [
+            Check(name="store", ok=self.store.available, detail=store),
+            Check(name="executors", ok=True, detail=f"limits: {self.executors.backend}"),
+        ]
+        well = all(check.ok for check in checks)
+        return Health(
+            status="stopping" if self._stopping else "ok" if well else "degraded",
+            version=agor.__version__,
+            uptime_ms=int((time.monotonic() - self._began) * 1000),
+            checks=checks,
+        )
+
+    # ── life ─────────────────────────────────────────────────────────────────────────────────
+
+    @contextlib.asynccontextmanager
+    async def working(self) -> AsyncIterator[Principal]:
+        """Run tasks for as long as the block lasts; gives the owner of the home."""
+        await self.store.open()
+        try:
+            who = await owner(self.store)
+            await self.lives.open()
+            recovery = Recovery(
+                self.store, self.lives, self.runs, self.tokens, self.permissions, self.finisher,
+                self.dispatcher, self.stopper, self.executors,
+            )  # fmt: skip
+            try:
+                await recovery.recover()
+                yield who
+            finally:
+                await self._wind_down()
+        finally:
+            await self.store.close()
+
+    @contextlib.asynccontextmanager
+    async def serving(self, host: str, port: int) -> AsyncIterator[str]:
+        """Serve the API for as long as the block lasts; gives its URL."""
+        check_host(host)
+        async with self.working() as who:
+            server = ApiServer(self._make_app(host, who))
+            bound = await server.start(host, port)
+            try:
+                yield f"http://{_in_url(host)}:{bound}"
+            finally:
+                self._stopping = True
+                await server.stop(self._config.daemon.stop_timeout_ms / 1000)
+
+    async def _wind_down(self) -> None:
+        """Begin nothing more, end or leave the executors, and store what has come."""
+        drain = self._config.daemon.drain_on_stop
+        await self.dispatcher.close()
+        self.permissions.close()
+        await self.executors.close(drain=drain)
+        await self.stopper.close()
+        try:
+            async with asyncio.timeout(self._config.daemon.stop_timeout_ms / 1000):
+                await self._settle()
+        except TimeoutError:
+            log.warning("not_all_settled", hint="The next daemon goes on from what is stored.")
+
+    async def _settle(self) -> None:
+        for live in self.lives.held():
+            live.channel.line.give_up()
+        await self.intake.settled()
+        for live in self.lives.held():
+            await live.channel.line.flushed()
+
+
+def pool_settings(config: Config, home: Home) -> PoolSettings:
+    """Tell the pool what the configuration says."""
+    execution = config.execution
+    return PoolSettings(
+        runtime=home.runtime,
+        run_as_unix_user=execution.run_as_unix_user,
+        executor_unix_user=execution.executor_unix_user,
+        max_executors=execution.max_executors,
+        max_waiting=execution.max_waiting,
+        spare_executors=execution.spare_executors,
+        idle_timeout=execution.idle_timeout_ms / 1000,
+        orphan_timeout=execution.orphan_timeout_ms / 1000,
+        socket_path_template=execution.socket_path_template,
+        connection_timeout=execution.connection_timeout_ms / 1000,
+        stop_timeout=execution.stop_timeout_ms / 1000,
+        limits=execution.limits.resources,
+        ping_interval=execution.ping_interval_ms / 1000,
+        ping_timeout=execution.ping_timeout_ms / 1000,
+        max_line=execution.max_line_bytes,
+        outbox_bytes=execution.outbox_bytes,
+    )
+
+
+def run(config: Config, home: Home, host: str | None = None, port: int | None = None) -> int:
+    """Be the daemon of a home until told to end."""
+    logs.configure(config.log.level, config.log.format)
+    os.umask(0o077)
+    with home.lock():
+        try:
+            uvloop.run(
+                _serve(
+                    config, home, config.daemon.host if host is None else host,
+                    config.daemon.port if port is None else port,
+                )
+            )  # fmt: skip
+        except AgorError as error:
+            log.error("daemon_failed", code=error.code, why=error.message)
+            raise
+    return 0
+
+
+async def _serve(config: Config, home: Home, host: str, port: int) -> None:
+    told = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, told.set)
+    daemon = Daemon(config, home)
+    async with daemon.serving(host, port) as url:
+        home.describe(url, agor.__version__)
+        log.info("daemon_ready", url=url, pid=os.getpid(), home=str(home.folder))
+        await told.wait()
+        log.info("daemon_stopping", drain=config.daemon.drain_on_stop)
+    log.info("daemon_ended")
+
+
+def _in_url(host: str) -> str:
+    return f"[{host}]" if ":" in host else host

@@ -1,0 +1,1 @@
+"""The daemon's use cases. They know no HTTP and no sockets."""

@@ -1,0 +1,244 @@
+"""Runs tasks: the next one of each session's queue, on the session's executor, to its end.
+
+What makes a task run once: before an executor is asked for, the task is `dispatching`, and a daemon
+that finds it so puts it back. Before the executor is told of it, it is `running` on that executor,
+and a daemon that finds it so asks that executor, or reports that it is gone. The executor knows
+tasks by their id, so being told twice is being told once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+import msgspec
+import structlog
+
+from agor.daemon.pool.settings import Claim
+from agor.daemon.services import views
+from agor.daemon.services.executors import Executors
+from agor.daemon.services.finish import Finisher, result_of, tell_places
+from agor.daemon.services.line import Entry
+from agor.daemon.services.live import LiveSession, Turn
+from agor.daemon.services.prompts import tell_prompt
+from agor.daemon.services.runs import Run, Runs
+from agor.daemon.services.stamps import now
+from agor.daemon.services.tokens import Grant, Tokens
+from agor.daemon.store import tasks, tokens
+from agor.daemon.store.rows import TaskRow
+from agor.errors import AgorError, Disconnected, PoolClosed, PoolExhausted
+from agor.execution import ExecutionEnvironment
+from agor.protocol.events import Problem
+from agor.protocol.methods import ExecutePromptParams
+
+T = TypeVar("T")
+
+log = structlog.get_logger("agor.tasks")
+
+#: Seconds until a task that found no room in the pool tries again.
+_CROWDED_PAUSE = 0.5
+
+
+class Dispatcher:
+    """One worker per session that has something to do."""
+
+    def __init__(
+        self,
+        executors: Executors,
+        runs: Runs,
+        token_service: Tokens,
+        finisher: Finisher,
+        task_timeout_ms: int | None,
+    ) -> None:
+        self._executors = executors
+        self._runs = runs
+        self._tokens = token_service
+        self._finisher = finisher
+        self._task_timeout_ms = task_timeout_ms
+        self._workers: dict[str, asyncio.Task[None]] = {}
+        self._closed = False
+
+    def kick(self, live: LiveSession) -> None:
+        """Something has come into a session's queue."""
+        if live.session_id not in self._workers and not self._closed:
+            self._employ(live, None)
+
+    def resume(self, live: LiveSession, run: Run, environment: ExecutionEnvironment | None) -> None:
+        """Go on with a task that an earlier daemon began.
+
+        With an environment, it is to be told of the task (again); without, it has it.
+        """
+        self._employ(live, (run, environment))
+
+    def _employ(
+        self, live: LiveSession, begun: tuple[Run, ExecutionEnvironment | None] | None
+    ) -> None:
+        worker = asyncio.create_task(self._work(live, begun))
+        self._workers[live.session_id] = worker
+        worker.add_done_callback(lambda done: self._left(live, done))
+
+    def _left(self, live: LiveSession, worker: asyncio.Task[None]) -> None:
+        if self._workers.get(live.session_id) is worker:
+            del self._workers[live.session_id]
+        if not worker.cancelled() and (error := worker.exception()) is not None:
+            log.error("worker_failed", session=live.session_id, exc_info=error)
+
+    async def close(self) -> None:
+        """Begin nothing more; what is under way stays as it is."""
+        self._closed = True
+        workers = list(self._workers.values())
+        for worker in workers:
+            worker.cancel()
+        await asyncio.gather(*workers, return_exceptions=True)
+
+    # ── a session's worker ───────────────────────────────────────────────────────────────────
+
+    async def _work(
+        self, live: LiveSession, begun: tuple[Run, ExecutionEnvironment | None] | None
+    ) -> None:
+        if begun is not None:
+            run, environment = begun
+            await self._go_on(live, run, environment)
+        while (run_next := await self._next(live)) is not None:
+            try:
+                await self._run(live, run_next)
+            except PoolClosed:
+                return
+
+    async def _next(self, live: LiveSession) -> Run | None:
+        async with Turn(live, patience=None):
+            if not live.queue or live.current is not None or self._closed:
+                # In the same breath: whoever comes now must find that nobody is here.
+                self._workers.pop(live.session_id, None)
+                return None
+            task = live.queue[0]
+            row: TaskRow = msgspec.structs.replace(task, status="dispatching")
+            entry = Entry([tasks.update(row)], patient=True)
+            entry.tell("task", row.task_id, views.task_state(row))
+            tell_places(entry, live.queue, live.queue[1:])
+            run = Run(live, row.task_id)
+            self._runs.add(run)
+            await live.commit(entry, current=row, queue=live.queue[1:])
+            return run
+
+    async def _run(self, live: LiveSession, run: Run) -> None:
+        try:
+            environment = await self._acquire(live, run)
+        except PoolClosed:
+            raise
+        except AgorError as error:
+            problem = Problem(error.code, error.message, error.hint)
+            await self._finisher.finish(run, result_of(problem))
+            return
+        if environment is None:
+            return
+        try:
+            await self._begin(live, run, environment)
+        finally:
+            self._executors.release(live.session_id, environment)
+
+    async def _acquire(self, live: LiveSession, run: Run) -> ExecutionEnvironment | None:
+        """Get the session's executor; None if the task was stopped before it had begun."""
+        claim = Claim(session_id=live.session_id, user_id=live.row.user_id)
+        while True:
+            run.acquiring = asyncio.create_task(self._executors.acquire(claim))
+            try:
+                return await run.acquiring
+            except PoolExhausted:
+                # Whoever sends a prompt is told so; this one was taken, and will be run.
+                await _first(asyncio.sleep(_CROWDED_PAUSE), run.ended)
+            except asyncio.CancelledError:
+                if not run.ended.done():
+                    run.acquiring.cancel()
+                    raise
+            if run.ended.done():
+                return None
+
+    async def _go_on(
+        self, live: LiveSession, run: Run, environment: ExecutionEnvironment | None
+    ) -> None:
+        try:
+            if environment is not None:
+                await self._begin(live, run, environment)
+            await run.ended
+        finally:
+            self._executors.release(live.session_id)
+
+    async def _begin(self, live: LiveSession, run: Run, environment: ExecutionEnvironment) -> None:
+        bound = await self._bind(live, run, environment)
+        if bound is not None:
+            task, grant = bound
+            await self._execute(live, run, task, grant)
+
+    async def _bind(
+        self, live: LiveSession, run: Run, environment: ExecutionEnvironment
+    ) -> tuple[TaskRow, Grant] | None:
+        """Make it durable that this executor has the task, before it is told."""
+        async with Turn(live, patience=None):
+            task = live.current
+            if task is None or task.task_id != run.task_id:
+                return None
+            begins = task.status == "dispatching"
+            row: TaskRow = msgspec.structs.replace(
+                task,
+                status="running" if begins else task.status,
+                executor_id=environment.executor_id,
+                started_at=task.started_at or now(),
+            )
+            grant = self._tokens.mint(
+                live.session_id, row.task_id, live.row.user_id, environment.executor_id
+            )
+            entry = Entry([tasks.update(row), tokens.insert(grant.row)], patient=True)
+            entry.also(*self._tokens.revoke(row.task_id))
+            entry.tell("task", row.task_id, views.task_state(row))
+            if begins:
+                tell_prompt(entry, live.row.number, row)
+            run.environment = environment
+            self._tokens.admit(grant)
+            await live.commit(entry, current=row, queue=live.queue)
+        return row, grant
+
+    async def _execute(self, live: LiveSession, run: Run, task: TaskRow, grant: Grant) -> None:
+        """Tell the executor, again after every cut, until the task has ended."""
+        environment = run.environment
+        assert environment is not None
+        assert grant.token is not None
+        params = ExecutePromptParams(
+            session_token=grant.token,
+            session_id=live.session_id,
+            task_id=task.task_id,
+            agentic_tool=live.row.agentic_tool,
+            prompt=task.prompt,
+            cwd=live.row.workspace,
+            tools=msgspec.json.decode(task.tools, type=list[str]),
+            permission_mode=task.permission_mode,
+            model=task.model,
+            resume=live.row.agent_session_id,
+            timeout_ms=task.timeout_ms or self._task_timeout_ms,
+        )
+        while not run.ended.done():
+            try:
+                result = await _first(environment.execute_prompt(params), run.ended)
+            except Disconnected:
+                await _first(environment.wait_connected(), run.ended)
+            except AgorError as error:
+                problem = Problem(error.code, error.message, error.hint)
+                await self._finisher.finish(run, result_of(problem))
+            else:
+                if result is not None and run.result is None:
+                    # It should have come as an event before; we take it as it is.
+                    await self._finisher.finish(run, result)
+                await run.ended
+
+
+async def _first(work: Coroutine[Any, Any, T], ended: asyncio.Future[None]) -> T | None:
+    """Wait for some work, but not beyond the end of the task."""
+    task = asyncio.create_task(work)
+    try:
+        await asyncio.wait((task, ended), return_when=asyncio.FIRST_COMPLETED)
+        return task.result() if task.done() else None
+    finally:
+        if not task.done():
+            task.cancel()
+            await asyncio.wait((task,))

@@ -1,0 +1,166 @@
+"""The feed of a session: replay from a cursor, then live, with no gap and no duplicate between.
+
+A follower that keeps up is pushed to, the same bytes for all. One that does not keep up reads from
+the store at its own pace until it has caught up; so a slow one costs the others nothing, and memory
+holds at most one chunk for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Sequence
+from functools import cached_property
+
+from agor.daemon.metrics import Metrics
+from agor.daemon.services.line import Line
+from agor.daemon.services.principal import Principal
+from agor.daemon.store import events
+from agor.daemon.store.base import Store
+from agor.errors import Conflict
+
+#: What is read from the store at once.
+_PAGE_EVENTS = 2000
+_PAGE_BYTES = 512 * 1024
+
+
+class Chunk:
+    """Events that follow each other, as they are sent."""
+
+    def __init__(self, first: int, bodies: Sequence[bytes]) -> None:
+        self.first = first
+        self.last = first + len(bodies) - 1
+        self.bodies = bodies
+
+    @cached_property
+    def frames(self) -> bytes:
+        """Spell them as WebSocket text frames."""
+        pieces: list[bytes] = []
+        for body in self.bodies:
+            pieces += (frame_head(len(body)), body)
+        return b"".join(pieces)
+
+    @cached_property
+    def sse(self) -> bytes:
+        """Spell them as server-sent events."""
+        return b"".join(
+            b"id: %d\ndata: %b\n\n" % (sequence, body)
+            for sequence, body in enumerate(self.bodies, self.first)
+        )
+
+
+def frame_head(length: int) -> bytes:
+    """Spell the head of an unmasked text frame (RFC 6455, section 5.2)."""
+    if length < 126:
+        return b"\x81" + length.to_bytes(1, "big")
+    if length < 65536:
+        return b"\x81\x7e" + length.to_bytes(2, "big")
+    return b"\x81\x7f" + length.to_bytes(8, "big")
+
+
+class Channel:
+    """The live end of one session's feed."""
+
+    def __init__(self, number: int, store: Store, committed: int, metrics: Metrics) -> None:
+        self.number = number
+        self._store = store
+        self._metrics = metrics
+        self.line = Line(number, committed, store, self._publish)
+        self.followers: set[Follower] = set()
+        #: Whose feed it is.
+        self.owner: object = None
+        #: Set when the session is gone, and so is its feed.
+        self.closed = False
+
+    def _publish(self, first: int, bodies: list[bytes]) -> None:
+        self._metrics.events.inc(len(bodies))
+        self._metrics.commit_events.observe(len(bodies))
+        if self.followers:
+            chunk = Chunk(first, bodies)
+            for follower in tuple(self.followers):
+                follower.push(chunk)
+                if follower.congested:
+                    self.followers.discard(follower)
+                    follower.leave()
+
+    async def read(self, after: int) -> Chunk | None:
+        """Read what is stored behind a cursor, as far as it is committed; None if nothing is."""
+        found = await events.page(self._store, self.number, after, _PAGE_EVENTS, _PAGE_BYTES)
+        # The store may be ahead of us by what we have not been told of yet.
+        bodies = [body for sequence, body in found if sequence <= self.line.committed]
+        return Chunk(after + 1, bodies) if bodies else None
+
+    def close(self) -> None:
+        """End the feed, for everybody."""
+        self.closed = True
+        for follower in tuple(self.followers):
+            follower.leave()
+
+
+class Follower(ABC):
+    """One client of a feed. A kind of transport says how to write and how to wait."""
+
+    def __init__(self, cursor: int) -> None:
+        self.cursor = cursor
+        self._left = asyncio.Event()
+
+    async def run(self, channel: Channel) -> None:
+        """Send all from the cursor on, until cancelled or the feed is closed."""
+        try:
+            while not channel.closed:
+                if self.cursor < channel.line.committed or self.congested:
+                    await self._catch_up(channel)
+                    continue
+                # Nothing is awaited between the look at `committed` and this: no gap.
+                self._left.clear()
+                channel.followers.add(self)
+                await self._left.wait()
+        finally:
+            channel.followers.discard(self)
+
+    def push(self, chunk: Chunk) -> None:
+        """Take what was just committed."""
+        self.write(chunk)
+        self.cursor = chunk.last
+
+    def leave(self) -> None:
+        """Go back to reading at our own pace, or end."""
+        self._left.set()
+
+    async def _catch_up(self, channel: Channel) -> None:
+        channel.followers.discard(self)
+        await self.drain()
+        chunk = await channel.read(self.cursor)
+        if chunk is not None:
+            self.write(chunk)
+            self.cursor = chunk.last
+
+    @property
+    @abstractmethod
+    def congested(self) -> bool:
+        """Whether the client reads more slowly than we write."""
+
+    @abstractmethod
+    def write(self, chunk: Chunk) -> None:
+        """Send a chunk without waiting."""
+
+    @abstractmethod
+    async def drain(self) -> None:
+        """Wait until the client has read enough; raises if it does not read at all."""
+
+
+class Feed:
+    """The feeds of all sessions."""
+
+    def __init__(self, find: Callable[[Principal, str], Awaitable[Channel]]) -> None:
+        self._find = find
+
+    async def open(self, who: Principal, session_id: str, after: int) -> Channel:
+        """Find the feed of a session that this person may follow, from a cursor of theirs."""
+        channel = await self._find(who, session_id)
+        if after > channel.line.committed:
+            raise Conflict(
+                f"after={after} is beyond the end of this feed, which is {channel.line.committed}",
+                hint="The cursor is of another session or database; begin again with after=0.",
+            )
+        return channel

@@ -1,0 +1,208 @@
+"""The one place that numbers a session's events.
+
+Whatever is to appear in a session's feed is appended here. Entries that come while a commit is
+under way are committed together in the next one; then, and only then, followers are told.
+
+Invariants:
+- sequences start at 1, have no gap, and are given in the order of `append`;
+- nobody is told of what is not committed, and everybody is told of all that is, in order;
+- if the store cannot write, an entry that is patient keeps its place and is tried again; any other
+  fails at once, and so nothing that failed is ever committed later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+import structlog
+
+from agor.daemon.services.stamps import now
+from agor.daemon.store.base import Statement, Store, StoredEvent, Write
+from agor.errors import StoreUnavailable
+
+log = structlog.get_logger("agor.feed")
+
+#: Events and bytes of one commit; entries are not cut, so one entry may be more.
+_MOST_EVENTS = 4096
+_MOST_BYTES = 1024 * 1024
+#: Seconds between two attempts while the store cannot write.
+_RETRY_PAUSE = 0.5
+
+_encode = msgspec.json.encode
+
+#: Gives the statements that go with an entry, from the sequence of its first event.
+MakeStatements = Callable[[int], Sequence[Statement]]
+
+
+def spelled(event_type: str, task_id: str | None, data: bytes, at: int) -> bytes:
+    """Spell an event as its clients get it, from behind its sequence."""
+    task = b"null" if task_id is None else _encode(task_id)
+    return b',"type":"%b","task_id":%b,"data":%b,"created_at":%d}' % (
+        event_type.encode(), task, data, at,
+    )  # fmt: skip
+
+
+class Entry:
+    """What is appended together: events, and the statements that go with them."""
+
+    __slots__ = ("_statements", "done", "events", "make_statements", "patient", "size", "taken")
+
+    def __init__(
+        self,
+        statements: Sequence[Statement] = (),
+        *,
+        patient: bool = False,
+        make_statements: MakeStatements | None = None,
+    ) -> None:
+        #: Everything of each event behind its sequence.
+        self.events: list[bytes] = []
+        self.size = 0
+        self._statements = list(statements)
+        self.make_statements = make_statements
+        self.patient = patient
+        #: Whether a commit has begun, so that nothing can be added.
+        self.taken = False
+        #: The sequence of its last event, once it is durable.
+        self.done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    def tell(self, event_type: str, task_id: str | None, data: Any) -> None:
+        """Add an event of the daemon's own."""
+        self.add(spelled(event_type, task_id, _encode(data), now()))
+
+    def add(self, event: bytes) -> None:
+        """Add an event that is spelled already."""
+        self.events.append(event)
+        self.size += len(event)
+
+    def also(self, *statements: Statement) -> None:
+        """Add statements."""
+        self._statements += statements
+
+    def statements(self, first: int) -> Sequence[Statement]:
+        """Give all statements, given the sequence of the first event."""
+        if self.make_statements is None:
+            return self._statements
+        return [*self._statements, *self.make_statements(first)]
+
+
+class Line:
+    """The events of one session, on their way into the store and from there to followers."""
+
+    def __init__(
+        self,
+        number: int,
+        committed: int,
+        store: Store,
+        publish: Callable[[int, list[bytes]], None],
+    ) -> None:
+        self._number = number
+        #: The last sequence that is durable.
+        self.committed = committed
+        self._store = store
+        self._publish = publish
+        self._waiting: deque[Entry] = deque()
+        self._work: asyncio.Task[None] | None = None
+        self._hurry = asyncio.Event()
+        self._patient = True
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is on its way."""
+        return self._work is None
+
+    @property
+    def last(self) -> Entry | None:
+        """The entry that was appended last, if no commit of it has begun."""
+        return self._waiting[-1] if self._waiting else None
+
+    def append(self, entry: Entry) -> asyncio.Future[int]:
+        """Put an entry at the end; the future tells when it is durable."""
+        self._waiting.append(entry)
+        if self._work is None:
+            self._work = asyncio.create_task(self._run())
+        elif not entry.patient:
+            self._hurry.set()
+        return entry.done
+
+    async def flushed(self) -> None:
+        """Wait until all that was appended is durable or has failed."""
+        while self._work is not None:
+            await asyncio.wait((self._work,))
+
+    def give_up(self) -> None:
+        """Stop being patient: the daemon ends. What is not stored is sent again to the next one."""
+        self._patient = False
+        self._hurry.set()
+
+    async def _run(self) -> None:
+        try:
+            while self._waiting:
+                await self._commit(self._take())
+        finally:
+            self._work = None
+
+    def _take(self) -> list[Entry]:
+        taken: list[Entry] = []
+        events = size = 0
+        while self._waiting and events < _MOST_EVENTS and size < _MOST_BYTES:
+            entry = self._waiting.popleft()
+            entry.taken = True
+            taken.append(entry)
+            events += len(entry.events)
+            size += entry.size
+        return taken
+
+    async def _commit(self, entries: list[Entry]) -> None:
+        statements: list[Statement] = []
+        bodies: list[bytes] = []
+        first = sequence = self.committed + 1
+        for entry in entries:
+            statements += entry.statements(sequence)
+            for event in entry.events:
+                bodies.append(b'{"sequence":%d%b' % (sequence, event))
+                sequence += 1
+        number = self._number
+        rows = [StoredEvent(number, first + i, body) for i, body in enumerate(bodies)]
+        try:
+            await self._store.commit(Write(statements, rows))
+        except StoreUnavailable as error:
+            await self._hold(entries, error)
+            return
+        except Exception as error:
+            log.exception("not_stored", session_number=number, events=len(bodies))
+            for entry in entries:
+                _fail(entry, error)
+            return
+        self.committed = sequence - 1
+        if bodies:
+            self._publish(first, bodies)
+        for entry in entries:
+            first += len(entry.events)
+            if not entry.done.done():
+                entry.done.set_result(first - 1)
+
+    async def _hold(self, entries: list[Entry], error: StoreUnavailable) -> None:
+        """Fail those that will not wait, put the others back in their places, and pause."""
+        kept = []
+        for entry in entries:
+            if entry.patient and self._patient:
+                kept.append(entry)
+            else:
+                _fail(entry, error.again())
+        self._waiting.extendleft(reversed(kept))
+        if kept:
+            self._hurry.clear()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._hurry.wait(), _RETRY_PAUSE)
+
+
+def _fail(entry: Entry, error: BaseException) -> None:
+    if not entry.done.done():
+        entry.done.set_exception(error)
+        # Whoever appended it may no longer listen; the error was logged or is told to others.
+        entry.done.exception()

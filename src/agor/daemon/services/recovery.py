@@ -1,0 +1,147 @@
+"""After a start: every task that an earlier daemon left unfinished is gone on with or reported.
+
+What is loaded depends on what is unfinished, not on how much ever was.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+import structlog
+
+from agor.daemon.pool.settings import Claim
+from agor.daemon.pool.take_back import TakenBack
+from agor.daemon.services import states, views
+from agor.daemon.services.dispatch import Dispatcher
+from agor.daemon.services.executors import Executors
+from agor.daemon.services.finish import Finisher, result_of
+from agor.daemon.services.line import Entry
+from agor.daemon.services.live import LiveSession, LiveSessions
+from agor.daemon.services.permissions import Permissions
+from agor.daemon.services.runs import Begun, Run, Runs
+from agor.daemon.services.stops import Stopper
+from agor.daemon.services.tokens import Grant, Tokens
+from agor.daemon.store import messages, permissions, tasks, tokens
+from agor.daemon.store.base import Store
+from agor.errors import AgorError
+from agor.protocol.events import Problem, TaskResult
+
+log = structlog.get_logger("agor.recovery")
+
+_GONE = Problem(
+    "executor_failed",
+    "the daemon was restarted, and meanwhile the task's executor was gone",
+    "What it had reported until then is in the conversation.",
+)
+
+
+class Recovery:
+    """Brings a daemon to where its predecessor was."""
+
+    def __init__(
+        self,
+        store: Store,
+        lives: LiveSessions,
+        runs: Runs,
+        token_service: Tokens,
+        permission_service: Permissions,
+        finisher: Finisher,
+        dispatcher: Dispatcher,
+        stopper: Stopper,
+        executors: Executors,
+    ) -> None:
+        self._store = store
+        self._lives = lives
+        self._runs = runs
+        self._tokens = token_service
+        self._permissions = permission_service
+        self._finisher = finisher
+        self._dispatcher = dispatcher
+        self._stopper = stopper
+        self._executors = executors
+
+    async def recover(self) -> None:
+        """Load what is unfinished, take executors back, and go on."""
+        unfinished = await tasks.unfinished(self._store)
+        session_ids = dict.fromkeys(task.session_id for task in unfinished)
+        lives = await asyncio.gather(*(self._lives.get(each) for each in session_ids))
+        await asyncio.gather(*(self._load(live) for live in lives))
+        # From here on executors report; what they need to be known by is loaded.
+        taken = {one.pooled.executor_id: one for one in await self._executors.open()}
+        for live in lives:
+            await self._go_on(live, taken)
+        for one in taken.values():
+            # Its tasks have ended for us; what it still sends is acknowledged.
+            if one.tasks:
+                self._executors.release(one.pooled.claim.session_id, one.pooled.environment)
+        if unfinished:
+            log.info("recovered", sessions=len(lives), tasks=len(unfinished))
+
+    async def _load(self, live: LiveSession) -> None:
+        await self._put_back(live)
+        current = live.current
+        if current is None:
+            return
+        run = Run(live, current.task_id, current.received)
+        for block in await messages.open_blocks(self._store, live.row.number, run.task_id):
+            run.blocks[block.block_id] = Begun(block.sequence)
+        if current.result is not None:
+            run.result = msgspec.json.decode(current.result, type=TaskResult)
+        self._runs.add(run)
+        for row in await tokens.of_task(self._store, run.task_id):
+            self._tokens.admit(Grant(row=row))
+        for asked in await permissions.pending_of_task(self._store, run.task_id):
+            self._permissions.restore(asked, live)
+
+    async def _put_back(self, live: LiveSession) -> None:
+        """Tasks that no executor had heard of wait again."""
+        if not any(task.status == "dispatching" for task in live.queue):
+            return
+        entry, queue = Entry(patient=True), []
+        for place, task in enumerate(live.queue, 1):
+            row = task
+            if task.status == "dispatching":
+                states.check_move(task.status, "queued")
+                row = msgspec.structs.replace(task, status="queued")
+                entry.also(tasks.update(row))
+                entry.tell("task", row.task_id, views.task_state(row, place))
+            queue.append(row)
+        async with live.lock:
+            await live.commit(entry, current=live.current, queue=queue)
+
+    async def _go_on(self, live: LiveSession, taken: dict[str, TakenBack]) -> None:
+        current = live.current
+        run = None if current is None else self._runs.get(current.task_id)
+        if current is None or run is None:
+            # It had none, or it has ended just now, with its executor.
+            self._dispatcher.kick(live)
+            return
+        one = taken.pop(current.executor_id or "", None)
+        if one is not None:
+            run.environment = one.pooled.environment
+        if current.status == "stopping":
+            self._dispatcher.resume(live, run, None)
+            self._stopper.begin(run, "stopped")
+        elif run.result is not None:
+            self._dispatcher.resume(live, run, None)
+            await self._finisher.finish(run, run.result)
+        elif one is None:
+            self._dispatcher.resume(live, run, None)
+            await self._finisher.finish(run, result_of(_GONE))
+        elif any(info.task_id == run.task_id for info in one.tasks):
+            self._dispatcher.resume(live, run, None)
+        else:
+            await self._tell_again(live, run)
+
+    async def _tell_again(self, live: LiveSession, run: Run) -> None:
+        """The executor is there and has never heard of the task: the daemon died in between."""
+        claim = Claim(session_id=live.session_id, user_id=live.row.user_id)
+        try:
+            environment = await self._executors.acquire(claim)
+        except AgorError as error:
+            self._dispatcher.resume(live, run, None)
+            problem = Problem(error.code, error.message, error.hint)
+            await self._finisher.finish(run, result_of(problem))
+            return
+        self._dispatcher.resume(live, run, environment)

@@ -1,0 +1,118 @@
+"""Sessions, as people use them."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from msgspec import UNSET
+
+from agor.daemon.services import views
+from agor.daemon.services.executors import Executors
+from agor.daemon.services.line import Entry
+from agor.daemon.services.live import LiveSessions, Turn
+from agor.daemon.services.principal import Principal
+from agor.daemon.services.receipts import Receipt
+from agor.daemon.services.stamps import new_id, now
+from agor.daemon.store import sessions
+from agor.daemon.store.base import Store, Write
+from agor.daemon.store.rows import SessionRow
+from agor.errors import Conflict, Unprocessable
+from agor.protocol.api import NewSession, Page, Session, SessionChange, SessionStatus
+from agor.protocol.validation import quoted
+
+
+class Sessions:
+    """The sessions of everybody."""
+
+    def __init__(
+        self, store: Store, lives: LiveSessions, executors: Executors, environment: str
+    ) -> None:
+        self._store = store
+        self._lives = lives
+        self._executors = executors
+        self._environment = environment
+
+    async def create(
+        self, who: Principal, new: NewSession, receipt: Receipt | None = None
+    ) -> Session:
+        """Begin a conversation."""
+        environment = new.environment or self._environment
+        if environment != "local":
+            raise Unprocessable(
+                f"environment: there is no kind {quoted(environment)}", hint='There is "local".'
+            )
+        if not await asyncio.to_thread(_is_folder, new.workspace):
+            raise Unprocessable(f"workspace: {quoted(new.workspace)} is not a folder here")
+        created = now()
+        row = SessionRow(
+            number=self._lives.next_number(),
+            session_id=new_id(),
+            user_id=who.user_id,
+            status="idle",
+            agentic_tool=new.agentic_tool,
+            workspace=new.workspace,
+            title=new.title,
+            permission_mode=new.permission_mode,
+            model=new.model,
+            environment=environment,
+            agent_session_id=None,
+            created_at=created,
+            updated_at=created,
+        )
+        live = self._lives.add(row, 0)
+        entry = Entry([sessions.insert(row)])
+        if receipt is not None:
+            entry.also(receipt.statement(201, views.session(row)))
+        entry.tell("session", None, views.session(row))
+        try:
+            await live.commit(entry, current=None, queue=[])
+        except BaseException:
+            self._lives.forget(live)
+            raise
+        return views.session(row)
+
+    async def page(
+        self, who: Principal, status: SessionStatus | None, cursor: str | None, limit: int
+    ) -> Page[Session]:
+        """List sessions, the newest first."""
+        rows = await sessions.page(
+            self._store, who.user_id, status, views.read_cursor(cursor), limit + 1
+        )
+        return views.page(rows, limit, views.session, lambda row: (row.created_at, row.session_id))
+
+    async def get(self, who: Principal, session_id: str) -> Session:
+        """Show a session."""
+        return views.session((await self._lives.get_for(who, session_id)).row)
+
+    async def change(self, who: Principal, session_id: str, change: SessionChange) -> Session:
+        """Change what may be changed."""
+        session = await self._lives.get_for(who, session_id)
+        async with Turn(session) as live:
+            names = ("title", "permission_mode", "model", "archived")
+            changes = {
+                name: value for name in names if (value := getattr(change, name)) is not UNSET
+            }
+            if changes.get("archived") and (live.current is not None or live.queue):
+                raise Conflict("this session has work to do", hint="Stop its tasks first.")
+            if changes:
+                await live.commit(Entry(), current=live.current, queue=live.queue, **changes)
+            return views.session(live.row)
+
+    async def delete(self, who: Principal, session_id: str) -> None:
+        """Remove a session and all that was said in it."""
+        session = await self._lives.get_for(who, session_id)
+        async with Turn(session) as live:
+            if live.current is not None or live.queue:
+                raise Conflict("this session has work to do", hint="Stop its tasks first.")
+            await self._executors.stop(session_id, "its session was deleted")
+            await live.channel.line.flushed()
+            await self._store.commit(Write(sessions.delete(live.row)))
+            self._lives.forget(live)
+
+
+def _is_folder(path: str) -> bool:
+    try:
+        return Path(path).is_dir()
+    except (OSError, ValueError):
+        return False

@@ -1,0 +1,225 @@
+"""Tasks, as people use them: prompts go into a durable queue, are listed, moved, stopped."""
+
+from __future__ import annotations
+
+import msgspec
+
+from agor.daemon.services import states, views
+from agor.daemon.services.executors import Executors
+from agor.daemon.services.finish import drop_queued, result_of, tell_places
+from agor.daemon.services.line import Entry
+from agor.daemon.services.live import Kick, LiveSession, LiveSessions, Turn
+from agor.daemon.services.principal import Principal
+from agor.daemon.services.receipts import Receipt
+from agor.daemon.services.runs import Runs
+from agor.daemon.services.stamps import new_id, now
+from agor.daemon.services.stops import Stopper
+from agor.daemon.store import tasks
+from agor.daemon.store.base import Store
+from agor.daemon.store.rows import TaskRow
+from agor.errors import Conflict, NotFound
+from agor.protocol.api import (
+    NewPrompt,
+    Page,
+    PromptAccepted,
+    Task,
+    TaskMove,
+    TaskStatus,
+    TaskStop,
+)
+from agor.protocol.events import Problem
+from agor.protocol.validation import quoted
+
+#: Prompts of one session that may wait.
+_MOST_QUEUED = 1000
+
+
+class Tasks:
+    """The tasks of all sessions."""
+
+    def __init__(
+        self,
+        store: Store,
+        lives: LiveSessions,
+        runs: Runs,
+        executors: Executors,
+        stopper: Stopper,
+        kick: Kick,
+    ) -> None:
+        self._executors = executors
+        self._store = store
+        self._lives = lives
+        self._runs = runs
+        self._stopper = stopper
+        self._kick = kick
+
+    async def prompt(
+        self, who: Principal, session_id: str, new: NewPrompt, receipt: Receipt | None = None
+    ) -> PromptAccepted:
+        """Take a prompt; once this returns it is safe, and will be run once."""
+        session = await self._lives.get_for(who, session_id)
+        async with Turn(session) as live:
+            if live.row.status == "archived":
+                raise Conflict(
+                    "this session is archived", hint='PATCH it with {"archived": false} first.'
+                )
+            if len(live.queue) >= _MOST_QUEUED:
+                raise Conflict(f"{_MOST_QUEUED} prompts wait in this session already")
+            if live.current is None and not live.queue:
+                self._executors.refuse_if_crowded(session_id)
+            row = _new_task(live, new)
+            queue = [*live.queue, row]
+            place = None if live.current is None and len(queue) == 1 else len(queue)
+            accepted = PromptAccepted(
+                task_id=row.task_id,
+                session_id=session_id,
+                status=row.status,
+                queue_position=place,
+            )
+            entry = Entry([tasks.insert(row)])
+            if receipt is not None:
+                entry.also(receipt.statement(202, accepted))
+            entry.tell("task", row.task_id, views.task_state(row, len(queue)))
+            await live.commit(entry, current=live.current, queue=queue)
+        self._kick(live)
+        return accepted
+
+    async def get(self, who: Principal, task_id: str) -> Task:
+        """Show a task."""
+        live, row = await self._find(who, task_id)
+        return views.task(row, live.position_of(task_id))
+
+    async def page(
+        self,
+        who: Principal,
+        session_id: str,
+        status: TaskStatus | None,
+        cursor: str | None,
+        limit: int,
+    ) -> Page[Task]:
+        """List a session's tasks, the newest first."""
+        live = await self._lives.get_for(who, session_id)
+        rows = await tasks.page(
+            self._store, session_id, status, views.read_cursor(cursor), limit + 1
+        )
+        return views.page(
+            rows,
+            limit,
+            lambda row: views.task(row, live.position_of(row.task_id)),
+            lambda row: (row.created_at, row.task_id),
+        )
+
+    async def move(self, who: Principal, task_id: str, where: TaskMove) -> Task:
+        """Give a waiting task another place in the queue."""
+        session, _ = await self._find(who, task_id)
+        async with Turn(session) as live:
+            moving = next((task for task in live.queue if task.task_id == task_id), None)
+            if moving is None:
+                raise Conflict(
+                    "this task does not wait any more", hint="Only waiting tasks have a place."
+                )
+            others = [task for task in live.queue if task is not moving]
+            others.insert(min(where.queue_position, len(others) + 1) - 1, moving)
+            places = sorted(task.position for task in live.queue)
+            queue: list[TaskRow] = [
+                msgspec.structs.replace(task, position=place)
+                for task, place in zip(others, places, strict=True)
+            ]
+            before = {task.task_id: task.position for task in live.queue}
+            changed = [task for task in queue if before[task.task_id] != task.position]
+            entry = Entry([tasks.update(task) for task in changed])
+            tell_places(entry, live.queue, queue)
+            if changed:
+                await live.commit(entry, current=live.current, queue=queue)
+        return await self.get(who, task_id)
+
+    async def stop(
+        self, who: Principal, task_id: str, why: TaskStop, receipt: Receipt | None = None
+    ) -> Task:
+        """Stop a task, wherever it is in its life. Who names an ended one is told so."""
+        session, _ = await self._find(who, task_id)
+        async with Turn(session) as live:
+            problem = Problem("cancelled", why.reason or "stopped before it had begun")
+            dropped = await drop_queued(live, task_id, problem)
+            if dropped is not None:
+                return views.task(dropped)
+            current = live.current
+            if current is None or current.task_id != task_id:
+                row = await tasks.get(self._store, task_id)
+                raise Conflict(
+                    f"this task is {row.status if row else 'gone'} already",
+                    hint="There is nothing left to stop.",
+                )
+            if current.status == "dispatching":
+                return await self._call_off(live, current, problem)
+            if current.status != "stopping":
+                current = await self._begin_stop(live, current, why.reason, receipt)
+            return views.task(current)
+
+    async def _begin_stop(
+        self, live: LiveSession, current: TaskRow, reason: str | None, receipt: Receipt | None
+    ) -> TaskRow:
+        states.check_move(current.status, "stopping")
+        row: TaskRow = msgspec.structs.replace(current, status="stopping")
+        entry = Entry([tasks.update(row)])
+        if receipt is not None:
+            entry.also(receipt.statement(202, views.task(row)))
+        entry.tell("task", row.task_id, views.task_state(row))
+        await live.commit(entry, current=row, queue=live.queue)
+        run = self._runs.get(row.task_id)
+        assert run is not None
+        self._stopper.begin(run, reason)
+        return row
+
+    async def _call_off(self, live: LiveSession, current: TaskRow, why: Problem) -> Task:
+        """Stop a task that no executor has heard of."""
+        row: TaskRow = msgspec.structs.replace(
+            current,
+            status="stopped",
+            ended_at=now(),
+            result=msgspec.json.encode(result_of(why, stopped=True)),
+        )
+        entry = Entry([tasks.update(row)])
+        entry.tell("task", row.task_id, views.task_state(row))
+        await live.commit(entry, current=None, queue=live.queue, last="stopped")
+        run = self._runs.get(row.task_id)
+        if run is not None and not run.ended.done():
+            run.ended.set_result(None)
+            if run.acquiring is not None:
+                run.acquiring.cancel()
+        return views.task(row)
+
+    async def _find(self, who: Principal, task_id: str) -> tuple[LiveSession, TaskRow]:
+        row = await tasks.get(self._store, task_id)
+        if row is not None:
+            live = await self._lives.get_for(who, row.session_id)
+            # What is in memory is newer by what is being committed.
+            for task in (live.current, *live.queue):
+                if task is not None and task.task_id == task_id:
+                    return live, task
+            return live, row
+        raise NotFound(f"there is no task {quoted(task_id)}")
+
+
+def _new_task(live: LiveSession, new: NewPrompt) -> TaskRow:
+    last = max((task.position for task in live.queue), default=0)
+    current = live.current.position if live.current is not None else 0
+    return TaskRow(
+        task_id=new_id(),
+        session_id=live.session_id,
+        user_id=live.row.user_id,
+        status="queued",
+        position=max(last, current) + 1,
+        prompt=new.prompt,
+        permission_mode=new.permission_mode or live.row.permission_mode,
+        model=new.model or live.row.model,
+        tools=msgspec.json.encode(new.tools),
+        timeout_ms=new.timeout_ms,
+        executor_id=None,
+        received=0,
+        created_at=now(),
+        started_at=None,
+        ended_at=None,
+        result=None,
+        survivors=None,
+    )

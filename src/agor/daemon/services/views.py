@@ -1,0 +1,113 @@
+"""Rows as the outside sees them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from agor.daemon.store.rows import PermissionRow, SessionRow, TaskRow
+from agor.errors import Unprocessable
+from agor.protocol.api import Page, Permission, Session, Task, TaskState
+from agor.protocol.events import TaskResult
+
+Row = TypeVar("Row")
+View = TypeVar("View")
+
+_result = msgspec.json.Decoder(TaskResult)
+
+
+def session(row: SessionRow) -> Session:
+    """Show a session."""
+    return Session(
+        session_id=row.session_id,
+        status=row.status,
+        agentic_tool=row.agentic_tool,
+        workspace=row.workspace,
+        title=row.title,
+        permission_mode=row.permission_mode,
+        model=row.model,
+        environment=row.environment,
+        user_id=row.user_id,
+        created_at=row.created_at,
+        updated_at=row.updated_at,
+    )
+
+
+def _task_members(row: TaskRow, queue_position: int | None) -> dict[str, Any]:
+    result = None if row.result is None else _result.decode(row.result)
+    return {
+        "task_id": row.task_id,
+        "session_id": row.session_id,
+        "status": row.status,
+        "permission_mode": row.permission_mode,
+        "model": row.model,
+        "queue_position": queue_position,
+        "created_at": row.created_at,
+        "started_at": row.started_at,
+        "ended_at": row.ended_at,
+        "executor_id": row.executor_id,
+        "message_count": result and result.message_count,
+        "token_usage": result and result.token_usage,
+        "cost": result and result.cost,
+        "error": result and result.error,
+        "survivors": row.survivors,
+    }
+
+
+def task(row: TaskRow, queue_position: int | None = None) -> Task:
+    """Show a task with its prompt."""
+    return Task(prompt=row.prompt, **_task_members(row, queue_position))
+
+
+def task_state(row: TaskRow, queue_position: int | None = None) -> TaskState:
+    """Show how a task stands."""
+    return TaskState(**_task_members(row, queue_position))
+
+
+def permission(row: PermissionRow) -> Permission:
+    """Show a permission request."""
+    return Permission(
+        permission_id=row.permission_id,
+        session_id=row.session_id,
+        task_id=row.task_id,
+        tool_name=row.tool_name,
+        tool_input=msgspec.json.decode(row.tool_input),
+        tool_use_id=row.tool_use_id,
+        status=row.status,
+        created_at=row.created_at,
+        expires_at=row.expires_at,
+        decided_at=row.decided_at,
+        decided_by=row.decided_by,
+        reason=row.reason,
+        updated_input=None if row.updated_input is None else msgspec.json.decode(row.updated_input),
+    )
+
+
+# ── pages ────────────────────────────────────────────────────────────────────────────────────
+
+
+def page(
+    rows: Sequence[Row],
+    limit: int,
+    show: Callable[[Row], View],
+    key: Callable[[Row], tuple[int, str]],
+) -> Page[View]:
+    """Make a page of one row more than was asked for, which tells whether there is a next one."""
+    shown = rows[:limit]
+    at, row_id = key(shown[-1]) if len(rows) > limit else (0, "")
+    cursor = f"{at}.{row_id}" if row_id else None
+    return Page(items=[show(row) for row in shown], next_cursor=cursor)
+
+
+def read_cursor(cursor: str | None) -> tuple[int, str] | None:
+    """Read a cursor that `page` made."""
+    if cursor is None:
+        return None
+    at, dot, row_id = cursor.partition(".")
+    if not dot or not at.isdecimal() or len(at) > 18 or not row_id or "\0" in row_id:
+        raise Unprocessable(
+            "cursor: this is none of ours", hint="Use next_cursor of the answer before, as it is."
+        )
+    return int(at), row_id

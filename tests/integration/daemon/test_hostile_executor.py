@@ -1,0 +1,235 @@
+"""An executor that lies harms its own task, and nobody else."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from msgspec import Raw
+
+from agor.errors import TokenRefused, UnknownTask
+from agor.protocol.methods import (
+    GET_API_KEY,
+    REQUEST_PERMISSION,
+    ExecutePromptParams,
+    GetApiKeyParams,
+    RequestPermissionParams,
+)
+from tests.integration.daemon.hostile import Act, Hostile
+from tests.integration.daemon.in_process import Desk, desk_in, soon
+
+
+async def good(executor: Hostile, params: ExecutePromptParams) -> None:
+    executor.report(params, 1)
+    executor.end(params, 2)
+
+
+async def forge_a_token(executor: Hostile, params: ExecutePromptParams) -> None:
+    executor.report(params, 1, session_token="x" * 43)
+
+
+async def name_another_task(executor: Hostile, params: ExecutePromptParams) -> None:
+    executor.report(params, 1, task_id="01a1e227-890b-702a-bc46-85ffcc56a09e")
+
+
+async def leave_a_gap(executor: Hostile, params: ExecutePromptParams) -> None:
+    executor.report(params, 1)
+    executor.report(params, 3)
+
+
+async def begin_in_the_middle(executor: Hostile, params: ExecutePromptParams) -> None:
+    executor.report(params, 1_000_000)
+
+
+async def talk_nonsense(executor: Hostile, params: ExecutePromptParams) -> None:
+    executor.report(params, 1, event_type="block_start", event_data=Raw(b'{"kind":"nothing"}'))
+
+
+async def invent_an_event(executor: Hostile, params: ExecutePromptParams) -> None:
+    executor.report(params, 1, event_type="task", event_data=Raw(b"{}"))
+
+
+async def go_on_after_the_end(executor: Hostile, params: ExecutePromptParams) -> None:
+    result = Raw(b'{"status":"completed","message_count":0,"token_usage":{}}')
+    executor.report(params, 1, event_type="task_result", event_data=result)
+    executor.report(params, 2)
+
+
+async def flood(executor: Hostile, params: ExecutePromptParams) -> None:
+    for number in range(1, 4000):
+        executor.report(params, number, {"level": "info", "message": "x" * 1000})
+
+
+LIES = [
+    forge_a_token, name_another_task, leave_a_gap, begin_in_the_middle, talk_nonsense,
+    invent_an_event, flood,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("lie", LIES, ids=lambda lie: lie.__name__)
+async def test_who_lies_is_ended_and_the_others_go_on(folder: Path, lie: Act):
+    acts = [lie]
+    async with desk_in(
+        folder,
+        lambda: Hostile(acts.pop() if acts else good),
+        execution__outbox_bytes=65536,
+        execution__max_line_bytes=65536,
+    ) as desk:
+        liars, honest = await desk.session(), await desk.session()
+        bad = await desk.ended(liars, await desk.prompt(liars, "lie"))
+        assert bad.status == "failed"
+        assert bad.error is not None
+        assert "broke the protocol" in bad.error.message
+        fine = await desk.ended(honest, await desk.prompt(honest, "be good"))
+        assert fine.status == "completed"
+        # The liar's session, too, has a future.
+        again = await desk.ended(liars, await desk.prompt(liars, "better now"))
+        assert again.status == "completed"
+
+
+async def test_what_comes_after_the_end_of_a_task_is_not_stored(folder: Path):
+    async with desk_in(folder, lambda: Hostile(go_on_after_the_end)) as desk:
+        session = await desk.session()
+        task = await desk.ended(session, await desk.prompt(session, "x"))
+        assert task.status == "completed"
+        channel = await desk.daemon.feed.open(desk.who, session, 0)
+        await soon(channel.line.flushed())
+        chunk = await channel.read(0)
+        assert chunk is not None
+        assert b'"message":"2"' not in b"".join(chunk.bodies)
+
+
+async def test_an_event_that_was_sent_twice_is_stored_once_and_acknowledged(folder: Path):
+    made: list[Hostile] = []
+
+    async def twice(executor: Hostile, params: ExecutePromptParams) -> None:
+        for _ in range(2):
+            executor.report(params, 1)
+            executor.report(params, 2)
+        executor.end(params, 3)
+
+    def make() -> Hostile:
+        made.append(Hostile(twice))
+        return made[-1]
+
+    async with desk_in(folder, make) as desk:
+        session = await desk.session()
+        task = await desk.ended(session, await desk.prompt(session, "x"))
+        assert task.status == "completed"
+        found = await desk.daemon.store.read("SELECT body FROM events ORDER BY sequence")
+        assert sum(b'"type":"log"' in body for (body,) in found) == 2
+        async with asyncio.timeout(10):
+            while not made[0].acknowledged or made[0].acknowledged[-1] != (task.task_id, 3):
+                await asyncio.sleep(0.001)
+
+
+# ── tokens ───────────────────────────────────────────────────────────────────────────────────
+
+
+class Asker:
+    """Keeps what executors got, so that a test can ask in their name."""
+
+    def __init__(self) -> None:
+        self.got: asyncio.Queue[tuple[Hostile, ExecutePromptParams]] = asyncio.Queue()
+
+    def make(self) -> Hostile:
+        return Hostile(self._act)
+
+    async def _act(self, executor: Hostile, params: ExecutePromptParams) -> None:
+        self.got.put_nowait((executor, params))
+
+    async def task_of(self, desk: Desk) -> tuple[Hostile, ExecutePromptParams]:
+        await desk.prompt(await desk.session(), "x")
+        return await soon(self.got.get())
+
+
+async def ask_for_key(executor: Hostile, token: str) -> None:
+    params = GetApiKeyParams(session_token=token, credential_key="ANTHROPIC_API_KEY")
+    await soon(executor.peer.call(GET_API_KEY, params))
+
+
+async def test_there_is_no_key_and_that_is_said(folder: Path):
+    asker = Asker()
+    async with desk_in(folder, asker.make) as desk:
+        executor, params = await asker.task_of(desk)
+        with pytest.raises(Exception, match="no such credential: 'ANTHROPIC_API_KEY'") as caught:
+            await ask_for_key(executor, params.session_token)
+        assert caught.value.code == "no_such_credential"  # type: ignore[attr-defined]
+
+
+async def test_a_token_is_good_for_its_own_executor_only(folder: Path):
+    asker = Asker()
+    async with desk_in(folder, asker.make) as desk:
+        mine, _ = await asker.task_of(desk)
+        _, others = await asker.task_of(desk)
+        with pytest.raises(TokenRefused, match="another executor"):
+            await ask_for_key(mine, others.session_token)
+
+
+async def test_a_token_is_good_for_its_own_task_only(folder: Path):
+    asker = Asker()
+    async with desk_in(folder, asker.make) as desk:
+        executor, params = await asker.task_of(desk)
+        _, other = await asker.task_of(desk)
+        question = RequestPermissionParams(
+            session_token=params.session_token, task_id=other.task_id, request_id="r",
+            tool_name="Write", tool_input={},
+        )  # fmt: skip
+        with pytest.raises(TokenRefused, match="another task"):
+            await soon(executor.peer.call(REQUEST_PERMISSION, question))
+
+
+async def test_a_token_ends_with_its_task(folder: Path):
+    asker = Asker()
+    async with desk_in(folder, asker.make) as desk:
+        executor, params = await asker.task_of(desk)
+        executor.end(params, 1)
+        await desk.ended(params.session_id, params.task_id)
+        with pytest.raises(TokenRefused, match="not known"):
+            await ask_for_key(executor, params.session_token)
+
+
+async def test_a_token_expires(folder: Path):
+    asker = Asker()
+    async with desk_in(folder, asker.make, execution__session_token_expiration_ms=1) as desk:
+        executor, params = await asker.task_of(desk)
+        with pytest.raises(TokenRefused, match="expired"):
+            await ask_for_key(executor, params.session_token)
+
+
+async def test_a_token_with_one_use_gives_one_key_and_any_number_of_events(folder: Path):
+    asker = Asker()
+    async with desk_in(folder, asker.make, execution__session_token_max_uses=1) as desk:
+        executor, params = await asker.task_of(desk)
+        executor.report(params, 1)
+        executor.report(params, 2)
+        with pytest.raises(Exception, match="no such credential"):
+            await ask_for_key(executor, params.session_token)
+        with pytest.raises(TokenRefused, match="used 1 times"):
+            await ask_for_key(executor, params.session_token)
+        executor.end(params, 3)
+        assert (await desk.ended(params.session_id, params.task_id)).status == "completed"
+
+
+async def test_a_token_is_stored_as_a_hash_only(folder: Path):
+    asker = Asker()
+    async with desk_in(folder, asker.make) as desk:
+        _, params = await asker.task_of(desk)
+    for path in (folder / "home").rglob("*"):
+        if path.is_file():
+            assert params.session_token.encode() not in path.read_bytes(), path
+
+
+async def test_a_question_of_a_task_that_has_ended_is_refused(folder: Path):
+    asker = Asker()
+    async with desk_in(folder, asker.make) as desk:
+        executor, params = await asker.task_of(desk)
+        executor.end(params, 1)
+        await desk.ended(params.session_id, params.task_id)
+        question = RequestPermissionParams(
+            session_token=params.session_token, task_id=params.task_id, request_id="r",
+            tool_name="Write", tool_input={},
+        )  # fmt: skip
+        with pytest.raises((TokenRefused, UnknownTask)):
+            await soon(executor.peer.call(REQUEST_PERMISSION, question))
