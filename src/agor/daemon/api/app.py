@@ -1,0 +1,180 @@
+"""The application: from a request of ASGI to its answer. Bare ASGI over the table of routes.
+
+The order of the checks: where it comes from, what it asks for, who asks, and then its form. So a
+stranger learns nothing, and what is refused is refused before its body is read.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import structlog
+
+from agor.daemon.api import idempotency
+from agor.daemon.api.access import Authenticator, Gate, bearer_token
+from agor.daemon.api.answers import (
+    Answer,
+    Receive,
+    Scope,
+    Send,
+    encode,
+    refuse_handshake,
+    send_answer,
+)
+from agor.daemon.api.live import LiveFeeds
+from agor.daemon.api.problems import (
+    internal_error,
+    method_not_allowed,
+    problem_of,
+    unsupported_media_type,
+)
+from agor.daemon.api.reading import collect_body, idempotency_key, is_json, read_headers
+from agor.daemon.api.route import WEBSOCKET, Connection, Reply, Request, Route
+from agor.daemon.api.routes import ROUTES
+from agor.daemon.api.services import Services
+from agor.daemon.api.settings import ApiSettings
+from agor.daemon.api.table import Found, Table
+from agor.errors import AgorError, NotFound
+from agor.protocol.validation import quoted
+
+log = structlog.get_logger("agor.api")
+
+#: The name of no route, in the metrics.
+_NO_ROUTE = "-"
+
+
+def make_app(
+    services: Services, authenticator: Authenticator, settings: ApiSettings | None = None
+) -> App:
+    """Make the application that `ApiServer` serves."""
+    return App(services, authenticator, settings or ApiSettings())
+
+
+class App:
+    """The ASGI application."""
+
+    def __init__(
+        self, services: Services, authenticator: Authenticator, settings: ApiSettings
+    ) -> None:
+        self.settings = settings
+        self._services = services
+        self._authenticator = authenticator
+        self._gate = Gate(settings.host)
+        self._table = Table(ROUTES)
+        self.feeds = LiveFeeds(settings, services.metrics)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request, or one WebSocket for as long as it lasts."""
+        began = time.perf_counter()
+        handshake = scope["type"] == "websocket"
+        method = WEBSOCKET if handshake else scope["method"]
+        path = scope["raw_path"].decode("ascii")
+        route = None
+        try:
+            headers = read_headers(scope["headers"])
+            self._gate.check(headers)
+            found = self._find(path)
+            route = found.place.routes.get(method)
+            if route is None:
+                answer: Answer | None = _other_method(method, found)
+            else:
+                request = self._let_in(route, found, headers, scope)
+                if route.stream is not None:
+                    connection = Connection(scope, receive, send, self.feeds)
+                    await route.stream(request, connection)
+                    return
+                answer = await self._answer(route, request, receive)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the client gets an answer
+            answer = _answer_to(error, route)
+        if answer is None:
+            return
+        if handshake:
+            await refuse_handshake(answer, send)
+        else:
+            await send_answer(answer, send, head=method == "HEAD")
+        self._count(route, answer.status, time.perf_counter() - began)
+
+    def _find(self, path: str) -> Found:
+        found = self._table.find(path)
+        if found is None:
+            raise NotFound(f"there is no {quoted(path)} here", hint="GET /docs lists what is.")
+        return found
+
+    def _let_in(self, route: Route, found: Found, headers: Any, scope: Scope) -> Request[Any]:
+        """Find out who asks, and read what they ask in the address."""
+        principal = None
+        if route.token:
+            principal = self._authenticator.authenticate(bearer_token(headers))
+        query = route.read_query(scope["query_string"])
+        return Request(self._services, self._table, found.ids, headers, principal, query)
+
+    async def _answer(self, route: Route, request: Request[Any], receive: Receive) -> Answer | None:
+        """Read the body, and have the handler do its work. None if the client went away."""
+        if route.body is not None:
+            answer = await self._read(route, request, receive)
+            if answer is not None or request.form is None:
+                return answer
+        key = idempotency_key(request.headers) if route.takes_key else None
+        if key is None:
+            return await _handle(route, request)
+        answer = await idempotency.begin(route, request, key)
+        if answer is not None:
+            return answer
+        assert request.receipt is not None
+        try:
+            return await _handle(route, request)
+        finally:
+            request.receipt.release()
+
+    async def _read(self, route: Route, request: Request[Any], receive: Receive) -> Answer | None:
+        """Read the body into the request's form; None is the form of a client that went away."""
+        assert route.body is not None
+        said_nothing = route.body_optional and b"content-type" not in request.headers
+        if not said_nothing and not is_json(request.headers):
+            return unsupported_media_type()
+        body = await collect_body(receive, request.headers, self.settings.max_body)
+        if body is None:
+            request.form = None
+        elif said_nothing and body:
+            return unsupported_media_type()
+        else:
+            request.form = route.read_body(body) if body or not said_nothing else route.body()
+        return None
+
+    def _count(self, route: Route | None, status: int, seconds: float) -> None:
+        metrics = self._services.metrics
+        name = _NO_ROUTE if route is None else route.name
+        metrics.requests.labels(name, status).inc()
+        metrics.request_seconds.labels(name).observe(seconds)
+
+
+async def _handle(route: Route, request: Request[Any]) -> Answer:
+    assert route.handler is not None
+    result = await route.handler(request)
+    status = route.status
+    if type(result) is Reply:
+        status, result = result.status, result.result
+    if result is None:
+        return Answer(status)
+    body = result if type(result) is bytes else encode(result)
+    return Answer(status, body, route.media, route.headers)
+
+
+def _other_method(method: str, found: Found) -> Answer:
+    """Answer to a method that the path has no route for."""
+    allow = found.place.allow
+    if method == "OPTIONS":
+        return Answer(204, headers=[(b"allow", allow)])
+    if method == WEBSOCKET:
+        raise NotFound("there is no WebSocket here", hint="GET /docs lists what is.")
+    return method_not_allowed(method, allow)
+
+
+def _answer_to(error: Exception, route: Route | None) -> Answer:
+    """Tell an error, as far as the client may know of it; the rest goes to the log."""
+    answer = problem_of(error) if isinstance(error, AgorError) else None
+    if answer is None or answer.status == 500:
+        log.error("request_failed", route=route and route.name, exc_info=error)
+        return internal_error()
+    return answer

@@ -1,0 +1,67 @@
+"""The forms that only this interface has: queries, and what needs no token."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from agor.protocol.api import Given, PermissionStatus, Sent, SessionStatus, TaskStatus
+
+Limit = Annotated[int, Meta(ge=1, le=200, description="How many at most.")]
+Cursor = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=256,
+        pattern=r"^[A-Za-z0-9._-]+$",
+        description="`next_cursor` of the answer before.",
+    ),
+]
+Sequence = Annotated[
+    int, Meta(ge=0, le=2**63 - 1, description="Begin behind this event of the feed.")
+]
+
+
+class PageQuery(Sent):
+    """Which part of a list."""
+
+    cursor: Cursor | None = None
+    limit: Limit = 50
+
+
+class SessionsQuery(PageQuery):
+    """Which sessions."""
+
+    status: SessionStatus | None = None
+
+
+class TasksQuery(PageQuery):
+    """Which tasks."""
+
+    status: TaskStatus | None = None
+
+
+class PermissionsQuery(PageQuery):
+    """Which permission requests."""
+
+    status: PermissionStatus | None = None
+
+
+class FeedQuery(Sent):
+    """From where on."""
+
+    after: Sequence = 0
+
+
+class Liveness(Given):
+    """The daemon answers."""
+
+    status: Literal["ok"]
+
+
+class Readiness(Given):
+    """Whether the daemon can take work; if not, the checks that fail."""
+
+    status: Literal["ready", "degraded", "stopping"]
+    failing: list[str]

@@ -1,0 +1,178 @@
+"""HTTP as uvicorn speaks it, with the bounds it lacks: on time, on heads, on connections.
+
+uvicorn waits for ever for the rest of a request and keeps a head of any length. Here a connection
+is always in one of three states, and the two in which we wait for the client have a time limit:
+a request is on its way to us (ours), it is being answered (no limit), nothing goes on (uvicorn's).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from http import HTTPStatus
+from typing import Any, cast
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+
+from agor.daemon.api.answers import Answer, Scope
+from agor.daemon.api.outlet import Outlet
+from agor.daemon.api.problems import problem, problem_of, retry_after
+from agor.daemon.api.settings import ApiSettings
+from agor.errors import BadInput, Overloaded, TimedOut, TooLarge
+
+
+class HttpProtocol(HttpToolsProtocol):
+    """One connection, until it becomes a WebSocket."""
+
+    def __init__(self, settings: ApiSettings, **for_uvicorn: Any) -> None:
+        super().__init__(**for_uvicorn)
+        self._settings = settings
+        self._timer: asyncio.TimerHandle | None = None
+        #: Whether a request has begun and is not here as a whole.
+        self._arriving = False
+        self._in_head = False
+        #: What is known of the head: what the parser told of it, and what it was fed for it.
+        self._head_told = self._head_fed = 0
+
+    # ── the connection ───────────────────────────────────────────────────────────────────────
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to wait for a request, if there is room for another connection."""
+        super().connection_made(transport)
+        self._outlet = Outlet(transport, self._settings.stall_timeout)
+        if len(self.connections) > self._settings.max_connections:
+            answer = problem_of(Overloaded("too many connections to the daemon at once"))
+            assert answer is not None
+            self._refuse(answer)
+        else:
+            self._start_timer()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Tell whoever waits for the client."""
+        self._stop_timer()
+        self._outlet.lose()
+        super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """Pass it on."""
+        super().pause_writing()
+        self._outlet.pause()
+
+    def resume_writing(self) -> None:
+        """Pass it on."""
+        super().resume_writing()
+        self._outlet.resume()
+
+    @property
+    def _current(self) -> RequestResponseCycle | None:
+        """The request whose head came last."""
+        return self.cycle
+
+    # ── a request arrives ────────────────────────────────────────────────────────────────────
+
+    def data_received(self, data: bytes) -> None:
+        """Parse it, and see to it that the rest comes in time."""
+        super().data_received(data)
+        if self.transport.is_closing() or self.transport.get_protocol() is not self:
+            return
+        if self._in_head:
+            self._head_fed += len(data)
+            if self._head_fed > self._settings.max_head:
+                self.send_400_response("")
+                return
+        # Bytes that are no request yet, on a connection that was idle: nobody else waits for more.
+        answered = self._current is None or self._current.response_complete
+        if answered and self.timeout_keep_alive_task is None and self._timer is None:
+            self._start_timer()
+
+    def on_message_begin(self) -> None:
+        """Start the time of this request."""
+        super().on_message_begin()
+        self._outlet.offer(cast("Scope", self.scope))
+        self._arriving = self._in_head = True
+        self._head_told = self._head_fed = 0
+        self._stop_timer()
+        self._start_timer()
+
+    def on_url(self, url: bytes) -> None:
+        """Bound it."""
+        super().on_url(url)
+        self._count(len(url))
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Bound them."""
+        super().on_header(name, value)
+        self._count(len(name) + len(value))
+
+    def on_headers_complete(self) -> None:
+        """Begin to answer."""
+        self._in_head = False
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        """It is here as a whole: from now on it waits for us."""
+        self._arriving = False
+        self._stop_timer()
+        super().on_message_complete()
+
+    def handle_websocket_upgrade(self) -> None:
+        """Leave the connection to the other protocol."""
+        self._stop_timer()
+        super().handle_websocket_upgrade()
+
+    def _count(self, size: int) -> None:
+        self._head_told += size
+        if self._head_told > self._settings.max_head:
+            # The parser gives up, and uvicorn calls send_400_response.
+            raise ValueError("too long")
+
+    # ── refusals ─────────────────────────────────────────────────────────────────────────────
+
+    def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - it says less than we know
+        """Refuse what is not HTTP, or more of it than we take."""
+        most = self._settings.max_head
+        if max(self._head_told, self._head_fed) > most:
+            told: TooLarge | BadInput = TooLarge(f"the head of the request is over {most} bytes")
+            answer = problem(431, "Too large", code=told.code, detail=told.message)
+        else:
+            told = BadInput("this is not HTTP/1.1")
+            answer = problem(400, "Bad request", code=told.code, detail=told.message)
+        current = self._current
+        if current is None or current.response_complete or not current.response_started:
+            self._refuse(answer)
+        else:
+            self.transport.close()
+
+    def _refuse(self, answer: Answer) -> None:
+        """Answer outside of any request, and hang up."""
+        self._stop_timer()
+        phrase = HTTPStatus(answer.status).phrase
+        lines = [f"HTTP/1.1 {answer.status} {phrase}".encode(), b"connection: close"]
+        headers = [*self.server_state.default_headers, *answer.all_headers]
+        lines += (b"%b: %b" % header for header in headers)
+        self.transport.write(b"\r\n".join(lines) + b"\r\n\r\n" + answer.body)
+        self.transport.close()
+
+    # ── time ─────────────────────────────────────────────────────────────────────────────────
+
+    def _start_timer(self) -> None:
+        self._timer = self.loop.call_later(self._settings.request_timeout, self._out_of_time)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _out_of_time(self) -> None:
+        self._timer = None
+        current = None if self._in_head else self._current
+        if not self._arriving or (current is not None and current.response_started):
+            # There is nobody to tell, or they were told already.
+            self.transport.close()
+            return
+        seconds = self._settings.request_timeout
+        told = TimedOut(f"the request did not arrive within {seconds:g} s")
+        self._refuse(
+            problem(
+                408, "Not in time", code=told.code, detail=told.message, headers=[retry_after(1)]
+            )
+        )

@@ -1,0 +1,30 @@
+"""A POST with an Idempotency-Key: done once, answered every time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from agor.daemon.api.answers import Answer, encode
+from agor.daemon.api.problems import problem_of, retry_after
+from agor.daemon.api.route import Request, Route
+from agor.daemon.services.receipts import Answered
+from agor.errors import Conflict
+
+
+async def begin(route: Route, request: Request[Any], key: str) -> Answer | None:
+    """Reserve the key for this request, or give the answer that it already has.
+
+    The request then holds the receipt; whoever called this releases it.
+    """
+    # What was meant, not how it was laid out: the same request may be spelled in another way.
+    meant = b"/".join((*(name.encode() for name in request.ids), encode(request.form)))
+    try:
+        begun = await request.services.receipts.begin(request.who, route.name, key, meant)
+    except Conflict as error:
+        answer = problem_of(error)
+        assert answer is not None
+        return answer._replace(headers=[*answer.headers, retry_after(1)])
+    if isinstance(begun, Answered):
+        return Answer(begun.status, begun.body, headers=[(b"idempotency-replayed", b"true")])
+    request.receipt = begun
+    return None

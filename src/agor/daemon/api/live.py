@@ -1,0 +1,106 @@
+"""The feeds that are being followed now, each until one of several ends."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, Final, NamedTuple
+
+import structlog
+
+from agor.daemon.api.followers import OutletFollower
+from agor.daemon.api.settings import ApiSettings
+from agor.daemon.metrics import Metrics
+from agor.daemon.services.feed import Channel
+from agor.errors import Disconnected, NotFound, PeerStalled, PoolClosed, StoreError
+
+log = structlog.get_logger("agor.api")
+
+
+class Ending(NamedTuple):
+    """Why a feed ended: a close code of WebSockets, and words."""
+
+    code: int
+    reason: str
+
+
+#: The client went by itself.
+LEFT: Final = Ending(1000, "")
+SPOKE: Final = Ending(1003, "this feed takes no messages")
+FAILED: Final = Ending(1011, "something went wrong in the daemon")
+SHUTTING_DOWN: Final = Ending(1012, "the daemon is shutting down")
+GONE: Final = Ending(4404, "the session is gone")
+
+
+def come_back(why: str, cursor: int) -> Ending:
+    """Say where to go on: behind what the client will have got once it has read all."""
+    return Ending(1013, f"{why}: come back with after={cursor}")
+
+
+class LiveFeeds:
+    """All of them, so that they can be told when the daemon ends."""
+
+    def __init__(self, settings: ApiSettings, metrics: Metrics) -> None:
+        self.settings = settings
+        self._metrics = metrics
+        self._running: set[asyncio.Task[None]] = set()
+        self._empty = asyncio.Event()
+        self._empty.set()
+        self._closing = False
+
+    def refuse_if_closing(self) -> None:
+        """Take no new ones at the end."""
+        if self._closing:
+            raise PoolClosed("the daemon is shutting down", hint="Try again when it is back.")
+
+    async def follow(
+        self, follower: OutletFollower, channel: Channel, hearing: Coroutine[Any, Any, Ending]
+    ) -> Ending:
+        """Send a feed until the client goes (`hearing` ends) or it cannot go on; say why."""
+        running = asyncio.create_task(follower.run(channel))
+        listening = asyncio.create_task(hearing)
+        self._running.add(running)
+        self._empty.clear()
+        gauge = self._metrics.followers.labels(follower.transport)
+        gauge.inc()
+        try:
+            await asyncio.wait((running, listening), return_when=asyncio.FIRST_COMPLETED)
+            if listening.done() and not running.done():
+                return listening.result()
+            return self._why(running, follower)
+        finally:
+            gauge.dec()
+            running.cancel()
+            listening.cancel()
+            await asyncio.wait((running, listening))
+            self._running.discard(running)
+            if not self._running:
+                self._empty.set()
+
+    def _why(self, running: asyncio.Task[None], follower: OutletFollower) -> Ending:
+        if running.cancelled():
+            return SHUTTING_DOWN
+        match running.exception():
+            case None | NotFound():
+                return GONE
+            case PeerStalled():
+                self._metrics.cut_off.inc()
+                return come_back("too slow", follower.cursor)
+            case Disconnected():
+                return LEFT
+            case StoreError():
+                return come_back("the database is unavailable", follower.cursor)
+            case error:
+                log.error("feed_failed", exc_info=error)
+                return FAILED
+
+    async def close(self, timeout: float) -> None:
+        """Tell every client to go, and wait until they are told, so long."""
+        self._closing = True
+        for running in self._running:
+            running.cancel()
+        try:
+            async with asyncio.timeout(timeout):
+                await self._empty.wait()
+        except TimeoutError:
+            log.warning("feeds_still_open", count=len(self._running))

@@ -1,0 +1,85 @@
+"""The writing half of a connection, for a feed: pieces go straight to the transport.
+
+ASGI has one awaited message per piece; a feed has many readers of the same bytes. What it needs
+instead is to write without waiting, to know when the other end does not keep up, and to be told
+when that one does not read at all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import cast
+
+from agor.daemon.api.answers import Scope
+from agor.errors import Disconnected, PeerStalled
+
+_KEY = "agor.outlet"
+
+
+class Outlet:
+    """Writes to one transport. The transport's protocol tells it how the transport is."""
+
+    def __init__(self, transport: asyncio.Transport, stall_timeout: float) -> None:
+        self._transport = transport
+        self._stall_timeout = stall_timeout
+        #: Whether the other end reads more slowly than we write.
+        self.congested = False
+        self._lost = False
+        self._relief = asyncio.Event()
+
+    @classmethod
+    def of(cls, scope: Scope) -> Outlet:
+        """Take the outlet of a request's connection; our own protocols put it there."""
+        return cast("Outlet", scope[_KEY])
+
+    def offer(self, scope: Scope) -> None:
+        """Put it where the application finds it."""
+        scope[_KEY] = self
+
+    def write(self, *pieces: bytes) -> None:
+        """Write without waiting. After the end it does nothing."""
+        if self._lost or self._transport.is_closing():
+            return
+        if len(pieces) == 1:
+            self._transport.write(pieces[0])
+        else:
+            self._transport.writelines(pieces)
+
+    async def drain(self) -> None:
+        """Wait until the other end has read enough.
+
+        Raises `PeerStalled` if it takes no byte for the stall time, `Disconnected` if it is gone.
+        """
+        while self.congested and not self._lost:
+            unsent = self._transport.get_write_buffer_size()
+            try:
+                async with asyncio.timeout(self._stall_timeout):
+                    await self._relief.wait()
+            except TimeoutError:
+                if self._transport.get_write_buffer_size() == unsent:
+                    raise PeerStalled(
+                        f"the client read nothing for {self._stall_timeout:g} s"
+                    ) from None
+        if self._lost:
+            raise Disconnected("the client is gone")
+
+    def abort(self) -> None:
+        """Drop the connection at once, with all that is unsent."""
+        self._transport.abort()
+
+    # ── what the protocol tells ──────────────────────────────────────────────────────────────
+
+    def pause(self) -> None:
+        """The transport holds more than it should."""
+        self.congested = True
+        self._relief.clear()
+
+    def resume(self) -> None:
+        """The transport can take more."""
+        self.congested = False
+        self._relief.set()
+
+    def lose(self) -> None:
+        """The connection is gone."""
+        self._lost = True
+        self._relief.set()

@@ -1,0 +1,188 @@
+"""All routes of the daemon. What is not here does not exist."""
+
+from __future__ import annotations
+
+from prometheus_client import CONTENT_TYPE_LATEST
+
+from agor.daemon.api import (
+    documents,
+    executors,
+    feed,
+    health,
+    page,
+    permissions,
+    sessions,
+    tasks,
+)
+from agor.daemon.api.forms import (
+    FeedQuery,
+    Liveness,
+    PageQuery,
+    PermissionsQuery,
+    Readiness,
+    SessionsQuery,
+    TasksQuery,
+)
+from agor.daemon.api.route import WEBSOCKET, Route
+from agor.errors import (
+    Conflict,
+    NotFound,
+    PoolClosed,
+    PoolExhausted,
+    StoreUnavailable,
+    Unprocessable,
+)
+from agor.protocol.api import (
+    Decision,
+    ExecutorInfo,
+    FeedEvent,
+    Health,
+    Messages,
+    NewPrompt,
+    NewSession,
+    Page,
+    Permission,
+    PromptAccepted,
+    Session,
+    SessionChange,
+    Task,
+    TaskMove,
+    TaskStop,
+)
+
+_FOLLOW = """Replays what is behind `after` and goes on live, with no gap and no duplicate. To go on
+after a cut, ask again with the sequence of the last event that you have.
+A client that does not read is cut off."""
+
+ROUTES: list[Route] = [
+    # ── sessions ─────────────────────────────────────────────────────────────────────────────
+    Route(
+        method="POST", path="/sessions", handler=sessions.create,
+        summary="Begin a session",
+        body=NewSession, result=Session, status=201,
+        errors=(Unprocessable, Conflict, StoreUnavailable),
+    ),
+    Route(
+        method="GET", path="/sessions", handler=sessions.page,
+        summary="List sessions, the newest first",
+        query=SessionsQuery, result=Page[Session], errors=(Unprocessable, StoreUnavailable),
+    ),
+    Route(
+        method="GET", path="/sessions/{session_id}", handler=sessions.get,
+        summary="Show a session",
+        result=Session, errors=(NotFound, StoreUnavailable),
+    ),
+    Route(
+        method="PATCH", path="/sessions/{session_id}", handler=sessions.change,
+        summary="Change a session, or archive it",
+        body=SessionChange, result=Session,
+        errors=(NotFound, Conflict, Unprocessable, StoreUnavailable),
+    ),
+    Route(
+        method="DELETE", path="/sessions/{session_id}", handler=sessions.delete,
+        summary="Delete a session with its tasks, its messages and its feed",
+        status=204, errors=(NotFound, Conflict, StoreUnavailable),
+    ),
+    # ── tasks ────────────────────────────────────────────────────────────────────────────────
+    Route(
+        method="POST", path="/sessions/{session_id}/prompt", handler=tasks.prompt,
+        summary="Give a session's agent a prompt",
+        details="Answers as soon as the prompt is safe. It runs once, when it is its turn; what "
+        "happens is told by the feed.",
+        body=NewPrompt, result=PromptAccepted, status=202,
+        errors=(NotFound, Conflict, Unprocessable, StoreUnavailable, PoolExhausted, PoolClosed),
+    ),
+    Route(
+        method="GET", path="/sessions/{session_id}/tasks", handler=tasks.page,
+        summary="List a session's tasks, the newest first",
+        query=TasksQuery, result=Page[Task],
+        errors=(NotFound, Unprocessable, StoreUnavailable),
+    ),
+    Route(
+        method="GET", path="/sessions/{session_id}/messages", handler=tasks.messages,
+        summary="Show a session's conversation, the newest part first",
+        details="`sequence` says how far in the feed it reaches: follow the feed from there.",
+        query=PageQuery, result=Messages, errors=(NotFound, Unprocessable, StoreUnavailable),
+    ),
+    Route(
+        method="GET", path="/tasks/{task_id}", handler=tasks.get,
+        summary="Show a task",
+        result=Task, errors=(NotFound, StoreUnavailable),
+    ),
+    Route(
+        method="PATCH", path="/tasks/{task_id}", handler=tasks.move,
+        summary="Move a task in its session's queue",
+        body=TaskMove, result=Task, errors=(NotFound, Conflict, Unprocessable, StoreUnavailable),
+    ),
+    Route(
+        method="POST", path="/tasks/{task_id}/stop", handler=tasks.stop,
+        summary="Stop a task, or take it out of the queue",
+        details="Answers as soon as the wish is safe. The task is then `stopping`, and `stopped` "
+        "once nothing of it is left; one that only waited is `stopped` at once.",
+        body=TaskStop, body_optional=True, result=Task, status=202,
+        errors=(NotFound, Conflict, Unprocessable, StoreUnavailable),
+    ),
+    # ── permissions ──────────────────────────────────────────────────────────────────────────
+    Route(
+        method="GET", path="/permissions", handler=permissions.page,
+        summary="List permission requests, the newest first",
+        query=PermissionsQuery, result=Page[Permission], errors=(Unprocessable, StoreUnavailable),
+    ),
+    Route(
+        method="GET", path="/permissions/{permission_id}", handler=permissions.get,
+        summary="Show a permission request",
+        result=Permission, errors=(NotFound, StoreUnavailable),
+    ),
+    Route(
+        method="POST", path="/permissions/{permission_id}/decision", handler=permissions.decide,
+        summary="Answer a permission request",
+        details="The first answer counts; a second one is refused.",
+        body=Decision, result=Permission,
+        errors=(NotFound, Conflict, Unprocessable, StoreUnavailable),
+    ),
+    # ── the feed ─────────────────────────────────────────────────────────────────────────────
+    Route(
+        method="GET", path="/sessions/{session_id}/events", stream=feed.over_sse,
+        summary="Follow a session's feed, as server-sent events",
+        details=_FOLLOW, query=FeedQuery, result=FeedEvent, media="text/event-stream",
+        errors=(NotFound, Conflict, Unprocessable, StoreUnavailable, PoolClosed),
+    ),
+    Route(
+        method=WEBSOCKET, path="/sessions/{session_id}/events", stream=feed.over_websocket,
+        summary="Follow a session's feed, over a WebSocket",
+        details=_FOLLOW, query=FeedQuery, result=FeedEvent, status=101,
+        errors=(NotFound, Conflict, Unprocessable, StoreUnavailable, PoolClosed),
+    ),
+    # ── the daemon itself ────────────────────────────────────────────────────────────────────
+    Route(
+        method="GET", path="/executors", handler=executors.page,
+        summary="List the executors that run now", result=Page[ExecutorInfo],
+    ),
+    Route(
+        method="GET", path="/livez", handler=health.live, token=False,
+        summary="Tell whether the daemon answers at all", result=Liveness,
+    ),
+    Route(
+        method="GET", path="/readyz", handler=health.ready, token=False,
+        summary="Tell whether the daemon can take work",
+        result=Readiness, also={503: Readiness},
+    ),
+    Route(
+        method="GET", path="/health", handler=health.health,
+        summary="Tell how the daemon is, in detail", result=Health,
+    ),
+    Route(
+        method="GET", path="/metrics", handler=health.metrics,
+        summary="Give the daemon's figures, for Prometheus",
+        result=str, media=CONTENT_TYPE_LATEST,
+    ),
+    Route(
+        method="GET", path="/openapi.json", handler=documents.openapi, token=False,
+        summary="Give this description of the interface", result=dict,
+    ),
+    Route(
+        method="GET", path="/docs", handler=documents.docs, token=False,
+        summary="Show this description as a page",
+        result=str, media="text/html; charset=utf-8", headers=page.HEADERS,
+    ),
+]  # fmt: skip

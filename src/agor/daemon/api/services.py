@@ -1,0 +1,32 @@
+"""What the handlers can reach."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from agor.daemon.metrics import Metrics
+from agor.daemon.services.conversations import Conversations
+from agor.daemon.services.feed import Feed
+from agor.daemon.services.permissions import Permissions
+from agor.daemon.services.principal import Principal
+from agor.daemon.services.receipts import Receipts
+from agor.daemon.services.sessions import Sessions
+from agor.daemon.services.tasks import Tasks
+from agor.protocol.api import ExecutorInfo, Health
+
+
+@dataclass(frozen=True, kw_only=True)
+class Services:
+    """The use cases of the daemon, and how it is."""
+
+    sessions: Sessions
+    tasks: Tasks
+    permissions: Permissions
+    conversations: Conversations
+    receipts: Receipts
+    feed: Feed
+    #: Lists those that run now, as far as this person may know of them.
+    executors: Callable[[Principal], list[ExecutorInfo]]
+    health: Callable[[], Health]
+    metrics: Metrics

@@ -1,0 +1,113 @@
+"""WebSockets as uvicorn speaks them, with an outlet for the feed.
+
+Frames are not compressed and the server's are not masked, so frames that were made once, for all,
+can be written straight to the transport between those that the library makes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Any, cast
+
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.exceptions import InvalidState
+
+from agor.daemon.api.answers import Scope
+from agor.daemon.api.outlet import Outlet
+from agor.daemon.api.settings import ApiSettings
+
+_KEY = "agor.websocket"
+
+
+class WebSocketProtocol(WebSocketsSansIOProtocol):
+    """One connection, from its handshake on."""
+
+    def __init__(self, settings: ApiSettings, **for_uvicorn: Any) -> None:
+        super().__init__(**for_uvicorn)
+        self._settings = settings
+
+    @classmethod
+    def of(cls, scope: Scope) -> WebSocketProtocol:
+        """Take the connection of a request."""
+        return cast("WebSocketProtocol", scope[_KEY])
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take the connection over."""
+        super().connection_made(transport)
+        self._outlet = Outlet(self.transport, self._settings.stall_timeout)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Tell whoever waits for the client."""
+        self._outlet.lose()
+        super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """Pass it on."""
+        super().pause_writing()
+        self._outlet.pause()
+
+    def resume_writing(self) -> None:
+        """Pass it on."""
+        super().resume_writing()
+        self._outlet.resume()
+
+    def run_asgi(self) -> Any:
+        """Give the application what it needs of us."""
+        scope = cast("Scope", self.scope)
+        scope[_KEY] = self
+        self._outlet.offer(scope)
+        return super().run_asgi()
+
+    # ── the end ──────────────────────────────────────────────────────────────────────────────
+
+    def farewell(self, code: int, reason: str) -> None:
+        """Close, behind all that was written. Who does not take it in time is hung up on.
+
+        uvicorn's own way waits until the client reads, which may be never.
+        """
+        if self.close_sent or self.disconnected or self.transport.is_closing():
+            return
+        self.stop_keepalive()
+        with contextlib.suppress(InvalidState):
+            self.conn.send_close(code, reason)
+        self.transport.write(b"".join(self.conn.data_to_send()))
+        self.close_sent = True
+        if self.read_paused:
+            self.read_paused = False
+            self.transport.resume_reading()
+        timeout = self._settings.farewell_timeout
+        self.close_timer = self.loop.call_later(timeout, self.transport.abort)
+
+    def handle_parser_exception(self) -> None:
+        """Refuse what is no WebSocket, also before it is one."""
+        if self.conn.close_sent is None:
+            response = self.conn.reject(400, "This is no WebSocket handshake.\n")
+            self.conn.send_response(response)
+            self.transport.write(b"".join(self.conn.data_to_send()))
+            self.transport.close()
+            return
+        super().handle_parser_exception()
+
+    # ── signs of life ────────────────────────────────────────────────────────────────────────
+
+    def handle_ping(self) -> None:
+        """Answer it, unless answers pile up: then the last one counts, as RFC 6455 allows."""
+        pong = b"".join(self.conn.data_to_send())
+        if not self._outlet.congested:
+            self.transport.write(pong)
+
+    def send_keepalive_ping(self) -> None:
+        """Ask for a sign of life. One that is behind with reading is watched by the outlet."""
+        if self._outlet.congested:
+            self.schedule_ping()
+        else:
+            super().send_keepalive_ping()
+
+    def keepalive_timeout(self) -> None:
+        """Close, if there was none."""
+        self.pong_timer = None
+        if self._outlet.congested:
+            self.schedule_ping()
+        else:
+            self.farewell(1011, "no answer to a ping")
