@@ -7,9 +7,9 @@ import random
 import sys
 from collections.abc import Callable
 
-from tests.chaos import pool
+from tests.chaos import daemon, pool
 
-GROUPS: dict[str, Callable[[float, int], bool]] = {"pool": pool.run}
+GROUPS: dict[str, Callable[[float, int], bool]] = {"pool": pool.run, "daemon": daemon.run}
 
 
 def main() -> int:

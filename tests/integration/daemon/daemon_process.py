@@ -24,25 +24,24 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
 
+from agor.client import Client
 from agor.config.editing import set_value
 from agor.daemon.pool.limits import folder_name
 from agor.home import Description, Home
 from agor.linux import family, process_of, send
 from agor.protocol.launching import Family, Process
 
-if TYPE_CHECKING:
-    from agor.client import Client
-
 #: Seconds for anything that should come at once; generous, because the machine may be busy.
 PATIENCE = 30.0
 #: Seconds between looks at what gives no event: a file that appears, a port that answers.
 _PAUSE = 0.01
 _WARDEN = Path(__file__).with_name("warden.py")
+_COMMAND = (str(Path(sys.executable).with_name("agor")), "daemon", "run")
 _CGROUPS = Path("/sys/fs/cgroup")
 
 
@@ -93,8 +92,7 @@ class DaemonProcess:
         assert self._running is None, "it runs already"
         clean = {name: value for name, value in os.environ.items() if not name.startswith("AGOR_")}
         order = {
-            "command": [str(Path(sys.executable).with_name("agor")), "daemon", "run"]
-            + ["--port", str(port)],
+            "command": [*_COMMAND, "--port", str(port)],
             "env": clean | {"AGOR_HOME": str(self.home.folder)} | dict(env or {}),
             "log": str(self.log_file),
         }
@@ -189,8 +187,6 @@ class DaemonProcess:
 
     def client(self) -> Client:
         """A client that finds the daemon again after a restart."""
-        from agor.client import Client
-
         return Client.local(self.home)
 
     # ── what it has started ──────────────────────────────────────────────────────────────────

@@ -38,8 +38,8 @@ def main() -> None:
     signal.set_wakeup_fd(wake.fileno())
     unread, daemons = b"", set[int]()
     while True:
-        ready, _, _ = select.select([0, woken], [], [])
-        if woken in ready:
+        ready, _, _ = select.select([0, woken.fileno()], [], [])
+        if woken.fileno() in ready:
             with contextlib.suppress(BlockingIOError):
                 woken.recv(4096)
             _reap(daemons)

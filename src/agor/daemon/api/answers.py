@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from http import HTTPStatus
 from typing import Any, NamedTuple
 
 import msgspec
@@ -51,6 +52,14 @@ async def send_answer(answer: Answer, send: Send, *, head: bool = False) -> None
     }
     await send(start)
     await send({"type": "http.response.body", "body": b"" if head else answer.body})
+
+
+def raw_answer(answer: Answer, more_headers: HeaderList) -> bytes:
+    """Spell an answer that is given outside of any request; it is the last on its connection."""
+    lines = [f"HTTP/1.1 {answer.status} {HTTPStatus(answer.status).phrase}".encode()]
+    headers = [(b"connection", b"close"), *more_headers, *answer.all_headers]
+    lines += (b"%b: %b" % header for header in headers)
+    return b"\r\n".join((*lines, b"", answer.body))
 
 
 async def refuse_handshake(answer: Answer, send: Send) -> None:

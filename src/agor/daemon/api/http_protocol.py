@@ -8,12 +8,11 @@ a request is on its way to us (ours), it is being answered (no limit), nothing g
 from __future__ import annotations
 
 import asyncio
-from http import HTTPStatus
 from typing import Any, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from agor.daemon.api.answers import Answer, Scope
+from agor.daemon.api.answers import Answer, Scope, raw_answer
 from agor.daemon.api.outlet import Outlet
 from agor.daemon.api.problems import problem, problem_of, retry_after
 from agor.daemon.api.settings import ApiSettings
@@ -145,11 +144,7 @@ class HttpProtocol(HttpToolsProtocol):
     def _refuse(self, answer: Answer) -> None:
         """Answer outside of any request, and hang up."""
         self._stop_timer()
-        phrase = HTTPStatus(answer.status).phrase
-        lines = [f"HTTP/1.1 {answer.status} {phrase}".encode(), b"connection: close"]
-        headers = [*self.server_state.default_headers, *answer.all_headers]
-        lines += (b"%b: %b" % header for header in headers)
-        self.transport.write(b"\r\n".join(lines) + b"\r\n\r\n" + answer.body)
+        self.transport.write(raw_answer(answer, self.server_state.default_headers))
         self.transport.close()
 
     # ── time ─────────────────────────────────────────────────────────────────────────────────

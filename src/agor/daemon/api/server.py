@@ -28,6 +28,8 @@ log = structlog.get_logger("agor.api")
 _BACKLOG = 1024
 #: Descriptors that are kept for the rest of the daemon: the database, executors, logs.
 _SPARE_DESCRIPTORS = 256
+#: Connections that are taken even where descriptors are scarce.
+_FEWEST = 16
 #: Seconds for what was aborted to be gone.
 _MOMENT = 5.0
 
@@ -139,7 +141,7 @@ def _room(most: int) -> int:
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
         return most
-    return max(16, min(most, soft - _SPARE_DESCRIPTORS))
+    return min(most, max(_FEWEST, soft - _SPARE_DESCRIPTORS))
 
 
 def _take_over_log() -> None:

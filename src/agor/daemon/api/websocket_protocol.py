@@ -13,9 +13,11 @@ from typing import Any, cast
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.exceptions import InvalidState
 
-from agor.daemon.api.answers import Scope
+from agor.daemon.api.answers import Scope, raw_answer
 from agor.daemon.api.outlet import Outlet
+from agor.daemon.api.problems import problem
 from agor.daemon.api.settings import ApiSettings
+from agor.errors import BadInput
 
 _KEY = "agor.websocket"
 
@@ -59,6 +61,16 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         self._outlet.offer(scope)
         return super().run_asgi()
 
+    def data_received(self, data: bytes) -> None:
+        """Take what the client sends; the whole of its handshake comes first, in one piece."""
+        super().data_received(data)
+        if not self.handshake_initiated:
+            # The library found it unreadable, and waits for nothing more.
+            told = BadInput("this is no WebSocket handshake")
+            answer = problem(400, "Bad request", code=told.code, detail=told.message)
+            self.transport.write(raw_answer(answer, self.default_headers))
+            self.transport.close()
+
     # ── the end ──────────────────────────────────────────────────────────────────────────────
 
     def farewell(self, code: int, reason: str) -> None:
@@ -78,16 +90,6 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
             self.transport.resume_reading()
         timeout = self._settings.farewell_timeout
         self.close_timer = self.loop.call_later(timeout, self.transport.abort)
-
-    def handle_parser_exception(self) -> None:
-        """Refuse what is no WebSocket, also before it is one."""
-        if self.conn.close_sent is None:
-            response = self.conn.reject(400, "This is no WebSocket handshake.\n")
-            self.conn.send_response(response)
-            self.transport.write(b"".join(self.conn.data_to_send()))
-            self.transport.close()
-            return
-        super().handle_parser_exception()
 
     # ── signs of life ────────────────────────────────────────────────────────────────────────
 

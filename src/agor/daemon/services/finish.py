@@ -10,6 +10,7 @@ from agor.daemon.services import states, views
 from agor.daemon.services.line import Entry
 from agor.daemon.services.live import LiveSession, Turn
 from agor.daemon.services.permissions import Permissions
+from agor.daemon.services.receipts import Receipt
 from agor.daemon.services.runs import Run
 from agor.daemon.services.stamps import now
 from agor.daemon.services.tokens import Tokens
@@ -70,13 +71,17 @@ class Finisher:
             run.ended.set_result(None)
 
 
-async def drop_queued(live: LiveSession, task_id: str, why: Problem) -> TaskRow | None:
+async def drop_queued(
+    live: LiveSession, task_id: str, why: Problem, receipt: Receipt | None
+) -> TaskRow | None:
     """End a task that still waits in the queue. `live.lock` is held by the caller."""
     row = next((task for task in live.queue if task.task_id == task_id), None)
     if row is None:
         return None
     ended = _ended(row, "stopped", result_of(why, stopped=True), None)
     entry = Entry([tasks.update(ended)])
+    if receipt is not None:
+        entry.also(receipt.statement(202, views.task(ended)))
     entry.tell("task", task_id, views.task_state(ended))
     queue = [task for task in live.queue if task.task_id != task_id]
     tell_places(entry, live.queue, queue)

@@ -16,6 +16,7 @@ from agor.daemon.services import states, views
 from agor.daemon.services.dispatch import Dispatcher
 from agor.daemon.services.executors import Executors
 from agor.daemon.services.finish import Finisher, result_of
+from agor.daemon.services.intake import describe_loss
 from agor.daemon.services.line import Entry
 from agor.daemon.services.live import LiveSession, LiveSessions
 from agor.daemon.services.permissions import Permissions
@@ -128,7 +129,8 @@ class Recovery:
             await self._finisher.finish(run, run.result)
         elif one is None:
             self._dispatcher.resume(live, run, None)
-            await self._finisher.finish(run, result_of(_GONE))
+            lost = _GONE if run.ending is None else describe_loss(run.ending)
+            await self._finisher.finish(run, result_of(lost))
         elif any(info.task_id == run.task_id for info in one.tasks):
             self._dispatcher.resume(live, run, None)
         else:

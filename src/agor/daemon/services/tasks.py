@@ -140,7 +140,7 @@ class Tasks:
         session, _ = await self._find(who, task_id)
         async with Turn(session) as live:
             problem = Problem("cancelled", why.reason or "stopped before it had begun")
-            dropped = await drop_queued(live, task_id, problem)
+            dropped = await drop_queued(live, task_id, problem, receipt)
             if dropped is not None:
                 return views.task(dropped)
             current = live.current
@@ -151,7 +151,7 @@ class Tasks:
                     hint="There is nothing left to stop.",
                 )
             if current.status == "dispatching":
-                return await self._call_off(live, current, problem)
+                return await self._call_off(live, current, problem, receipt)
             if current.status != "stopping":
                 current = await self._begin_stop(live, current, why.reason, receipt)
             return views.task(current)
@@ -171,7 +171,9 @@ class Tasks:
         self._stopper.begin(run, reason)
         return row
 
-    async def _call_off(self, live: LiveSession, current: TaskRow, why: Problem) -> Task:
+    async def _call_off(
+        self, live: LiveSession, current: TaskRow, why: Problem, receipt: Receipt | None
+    ) -> Task:
         """Stop a task that no executor has heard of."""
         row: TaskRow = msgspec.structs.replace(
             current,
@@ -180,6 +182,8 @@ class Tasks:
             result=msgspec.json.encode(result_of(why, stopped=True)),
         )
         entry = Entry([tasks.update(row)])
+        if receipt is not None:
+            entry.also(receipt.statement(202, views.task(row)))
         entry.tell("task", row.task_id, views.task_state(row))
         await live.commit(entry, current=None, queue=live.queue, last="stopped")
         run = self._runs.get(row.task_id)

@@ -60,3 +60,8 @@ class Store(Protocol):
 
     async def snapshot(self, questions: Sequence[Statement]) -> list[list[Row]]:
         """Ask several questions of one and the same moment."""
+
+    async def events(
+        self, session_number: int, after: int, limit_rows: int, limit_bytes: int
+    ) -> list[tuple[int, bytes]]:
+        """Read a feed's events after a sequence, in order, up to the one that fills the bytes."""

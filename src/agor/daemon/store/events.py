@@ -4,22 +4,18 @@ from __future__ import annotations
 
 from agor.daemon.store.base import Store
 
-#: The sizes are added up without touching the bodies: one of them may be as large as a line of the
-#: wire, and only those that are returned are loaded. `bytes_before` is what comes before a row.
-_PAGE = """
-SELECT sequence, body FROM events
-WHERE session_number = ? AND sequence > ? AND sequence <= (
-  SELECT MAX(sequence) FROM (
-    SELECT sequence, SUM(size) OVER (ORDER BY sequence ROWS UNBOUNDED PRECEDING) - size
-      AS bytes_before
-    FROM (
-      SELECT sequence, LENGTH(body) AS size FROM events
-      WHERE session_number = ? AND sequence > ? ORDER BY sequence LIMIT ?
-    ) AS sizes
-  ) AS sums
-  WHERE bytes_before < ?
-)
-ORDER BY sequence
+#: Finds the last sequence of a page. The sizes are added up without touching the bodies: one of
+#: them may be as large as a line of the wire, and only those that are returned are loaded.
+LAST_OF_PAGE = """
+SELECT MAX(sequence) FROM (
+  SELECT sequence, SUM(size) OVER (ORDER BY sequence ROWS UNBOUNDED PRECEDING) - size
+    AS bytes_before
+  FROM (
+    SELECT sequence, LENGTH(body) AS size FROM events
+    WHERE session_number = ? AND sequence > ? ORDER BY sequence LIMIT ?
+  ) AS sizes
+) AS sums
+WHERE bytes_before < ?
 """
 
 
@@ -30,8 +26,7 @@ async def page(
 
     They end with the one that fills `limit_bytes`, so there is at least one if there is any.
     """
-    found = await store.read(_PAGE, (number, after, number, after, limit_rows, limit_bytes))
-    return [(sequence, body) for sequence, body in found]
+    return await store.events(number, after, limit_rows, limit_bytes)
 
 
 async def last_sequence(store: Store, number: int) -> int:

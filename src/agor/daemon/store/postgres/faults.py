@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import asyncpg  # type: ignore[import-untyped]
 
 from agor.errors import StoreError, StoreUnavailable, StoreUnusable
@@ -23,19 +25,19 @@ _OF_THE_SETTING = {
     "3D": "Make the database with createdb, or correct its name in database.url.",
     "42": "The user in database.url must own the database, or may create tables in its schema.",
 }
-_LOST = (OSError, TimeoutError, asyncpg.InterfaceError, asyncpg.InternalClientError)
+_LOST = (OSError, TimeoutError, asyncpg.InternalClientError)
 
 
 def _class(error: BaseException) -> str:
     return str(getattr(error, "sqlstate", None) or "")[:2]
 
 
-def of_the_server(error: BaseException) -> bool:
-    """Tell whether it is no fault of what was written."""
+def of_the_server(error: BaseException, connection: Any) -> bool:
+    """Tell whether it is no fault of what was asked; the connection is the one it was asked on."""
     if isinstance(error, asyncpg.PostgresError):
         return _class(error) in _OF_THE_SERVER
-    # asyncpg says so of a value that does not fit its column, too; that is a ValueError.
-    return isinstance(error, _LOST) and not isinstance(error, ValueError)
+    # asyncpg has one class for a connection that is gone and for a value that does not fit.
+    return isinstance(error, _LOST) or connection is None or bool(connection.is_closed())
 
 
 def unavailable(error: BaseException) -> StoreUnavailable:

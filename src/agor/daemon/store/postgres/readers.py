@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import asyncpg  # type: ignore[import-untyped]
 
 from agor.daemon.store.base import Row, Statement
+from agor.daemon.store.events import LAST_OF_PAGE
 from agor.daemon.store.postgres import faults
 from agor.daemon.store.postgres.connection import COMMAND_SECONDS, Connection, connect
 from agor.daemon.store.postgres.sql import translate
@@ -18,6 +19,13 @@ T = TypeVar("T")
 _CONNECTIONS = 4
 #: A question is asked again if its connection broke: the pool may have had an old one.
 _TRIES = 2
+
+
+_EVENTS = f"""
+SELECT sequence, body FROM events
+WHERE session_number = ? AND sequence > ? AND sequence <= ({LAST_OF_PAGE})
+ORDER BY sequence
+"""  # noqa: S608 - no values in it
 
 
 class Readers:
@@ -58,13 +66,21 @@ class Readers:
 
         return await self._ask(ask)
 
+    async def events(
+        self, number: int, after: int, limit_rows: int, limit_bytes: int
+    ) -> list[tuple[int, bytes]]:
+        """Read a page of a feed."""
+        values = (number, after, number, after, limit_rows, limit_bytes)
+        return [(sequence, body) for sequence, body in await self.read(_EVENTS, values)]
+
     async def _ask(self, ask: Callable[[Connection], Awaitable[T]]) -> T:
         for left in reversed(range(_TRIES)):
+            connection: Connection = None
             try:
                 async with self._pool.acquire(timeout=COMMAND_SECONDS) as connection:
                     return await ask(connection)
             except Exception as error:
-                if not faults.of_the_server(error):
+                if not faults.of_the_server(error, connection):
                     raise faults.refused(error) from error
                 if left == 0:
                     raise faults.unavailable(error) from error

@@ -86,6 +86,13 @@ class PostgresStore:
         self._refuse_if_closed()
         return await self._readers.snapshot(questions)
 
+    async def events(
+        self, session_number: int, after: int, limit_rows: int, limit_bytes: int
+    ) -> list[tuple[int, bytes]]:
+        """Read a page of a feed."""
+        self._refuse_if_closed()
+        return await self._readers.events(session_number, after, limit_rows, limit_bytes)
+
     def _refuse_if_closed(self) -> None:
         if not self._open:
             raise StoreUnavailable("the database is closed")

@@ -73,7 +73,7 @@ async def _attempt(connection: Connection, write: Write) -> StoreError | None:
         fresh = [event for event in write.events if not await _is_stored(connection, event)]
         await _copy(connection, fresh)
     except Exception as error:
-        if faults.of_the_server(error):
+        if faults.of_the_server(error, connection):
             raise
         await connection.execute("ROLLBACK TO one")
         return faults.refused(error)

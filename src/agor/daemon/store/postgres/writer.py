@@ -103,22 +103,24 @@ class Writer:
         self._line.settle(group, refused)
 
     async def _commit(self, group: list[Waiting]) -> dict[int, StoreError]:
-        writes = [waiting.write for waiting in group]
+        connection, writes = self._connection, [waiting.write for waiting in group]
         self._number += 1
         try:
             try:
-                await commit_together(self._connection, self._number, writes)
+                await commit_together(connection, self._number, writes)
                 refused: dict[int, StoreError] = {}
             except Exception as error:
-                if isinstance(error, OutcomeUnknownError) or faults.of_the_server(error):
+                if isinstance(error, OutcomeUnknownError) or faults.of_the_server(
+                    error, connection
+                ):
                     raise
-                await roll_back(self._connection)
-                refused = await commit_each(self._connection, self._number, writes)
+                await roll_back(connection)
+                refused = await commit_each(connection, self._number, writes)
         except OutcomeUnknownError as error:
             return await self._find_out(group, error.__cause__ or error)
         except Exception as error:  # noqa: BLE001 - any of the driver's; nothing was committed
             # The connection may be fine, but in the middle of something.
-            self._connection.terminate()
+            connection.terminate()
             log.warning("commit_failed", why=str(error))
             return refuse_all(group, faults.unavailable(error))
         return refused

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from agor.daemon.store.base import Row, Statement
 from agor.daemon.store.sqlite import faults
+from agor.daemon.store.sqlite.feed import read_events
 from agor.daemon.store.sqlite.file import DatabaseFile
 
 _THREADS = 4
@@ -34,6 +35,14 @@ class Readers:
         """Ask several questions of one moment."""
         return await self._loop.run_in_executor(self._threads, self._snapshot, questions)
 
+    async def events(
+        self, number: int, after: int, limit_rows: int, limit_bytes: int
+    ) -> list[tuple[int, bytes]]:
+        """Read a page of a feed."""
+        return await self._loop.run_in_executor(
+            self._threads, self._events, number, after, limit_rows, limit_bytes
+        )
+
     def close(self) -> None:
         """Wait for the questions under way, and close the connections."""
         self._threads.shutdown(cancel_futures=True)
@@ -52,6 +61,10 @@ class Readers:
                 return [connection.execute(sql, values).fetchall() for sql, values in questions]
             finally:
                 connection.execute("COMMIT")
+
+    def _events(self, *page: int) -> list[tuple[int, bytes]]:
+        with self._connection() as connection:
+            return read_events(connection, *page)
 
     @contextlib.contextmanager
     def _connection(self) -> Iterator[sqlite3.Connection]:

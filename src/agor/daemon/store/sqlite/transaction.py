@@ -14,8 +14,8 @@ from agor.daemon.store.base import StoredEvent, Write
 from agor.daemon.store.sqlite import faults
 from agor.errors import StoreError
 
-#: Rows of one statement. Each size is prepared once.
-_SIZES = (512, 128, 32, 8, 2, 1)
+#: Rows of one statement. Each size is prepared once, and any number of rows takes few of them.
+_SIZES = tuple(2**power for power in range(11, -1, -1))
 _INSERT = "INSERT INTO events (session_number, sequence, body) VALUES "
 _INSERTS = tuple((size, _INSERT + ", ".join(["(?, ?, ?)"] * size)) for size in _SIZES)
 
