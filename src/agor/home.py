@@ -18,6 +18,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import re
 import secrets
 import tempfile
 import time
@@ -37,6 +38,7 @@ T = TypeVar("T")
 
 #: Seconds to go on asking for the lock: whoever only looks at it holds it for an instant too.
 _LOCK_PATIENCE = 1.0
+_TOKEN = re.compile(r"[!-~]{32,}")
 
 
 class Description(Struct, frozen=True, kw_only=True):
@@ -121,7 +123,7 @@ class Home:
             raise BadInput(f"cannot read {self.token_file}: {error.strerror}") from error
         if found.st_mode & private.MINE_ALONE:
             raise BadInput(f"{self.token_file} could be read by others", hint=again)
-        if not token.isprintable() or len(token) < 32 or " " in token:
+        if not _TOKEN.fullmatch(token):
             raise BadInput(f"{self.token_file} holds no token", hint=again)
         return token
 

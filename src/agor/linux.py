@@ -31,7 +31,7 @@ def process_of(pid: int) -> Process | None:
 def is_alive(process: Process) -> bool:
     """Tell whether it still runs; one that only waits to be reaped does not."""
     found = _read(process.pid)
-    return found is not None and found[0] != "Z" and found[2] == process.started
+    return found is not None and found[0] and found[2] == process.started
 
 
 def send(process: Process, number: int) -> bool:
@@ -110,12 +110,12 @@ def _everybody() -> Iterator[tuple[Process, int]]:
     for name in os.listdir(_PROC):  # noqa: PTH208 - thousands of names, and only strings wanted
         if name.isdecimal():
             found = _read(int(name))
-            if found is not None and found[0] != "Z":
+            if found is not None and found[0]:
                 yield Process(int(name), found[2]), found[1]
 
 
-def _read(pid: int) -> tuple[str, int, int] | None:
-    """Read state, parent and start of a process."""
+def _read(pid: int) -> tuple[bool, int, int] | None:
+    """Read whether a process runs, its parent and its start."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123 - the hot spot of a scan
             text = file.read()
@@ -123,4 +123,6 @@ def _read(pid: int) -> tuple[str, int, int] | None:
         return None
     # The name is in brackets and may hold anything, brackets and blanks too.
     fields = text[text.rindex(b")") + 2 :].split()
-    return fields[0].decode(), int(fields[1]), int(fields[19])
+    # A zombie with more than one thread is no zombie: only its first thread has ended.
+    runs = fields[0] != b"Z" or int(fields[17]) > 1
+    return runs, int(fields[1]), int(fields[19])

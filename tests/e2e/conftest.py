@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,11 +22,11 @@ def mark() -> Iterator[Mark]:
 
 
 @pytest.fixture
-def temporary_folder(tmp_path: Path) -> Path:
-    """A folder for what a command puts below TMPDIR."""
-    folder = tmp_path / "tmp"
-    folder.mkdir()
-    return folder
+def temporary_folder() -> Iterator[Path]:
+    """A folder for what a command puts below TMPDIR. A short path: sockets go below it."""
+    folder = Path(tempfile.mkdtemp(prefix="agor-"))
+    yield folder
+    shutil.rmtree(folder)
 
 
 @pytest.fixture(scope="session")

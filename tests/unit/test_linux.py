@@ -2,7 +2,9 @@
 
 import os
 import subprocess
+import sys
 import uuid
+from pathlib import Path
 
 import pytest
 
@@ -80,3 +82,27 @@ def test_who_is_gone_or_was_never_there_is_not_alive():
     child.wait()
     assert not is_alive(named)
     assert process_of(2**22 + 1) is None
+
+
+#: Its first thread ends, which makes it look like a zombie, and another one goes on.
+HEADLESS = """
+import ctypes, threading, time
+threading.Thread(target=lambda: (print("up", flush=True), time.sleep(904))).start()
+ctypes.CDLL(None).syscall(60, 0)
+"""
+
+
+def test_who_lives_on_in_another_thread_is_alive_is_family_and_is_killed():
+    headless = subprocess.Popen([sys.executable, "-c", HEADLESS], stdout=subprocess.PIPE)
+    assert headless.stdout is not None
+    headless.stdout.readline()
+    process = process_of(headless.pid)
+    assert process is not None
+    stat = Path(f"/proc/{headless.pid}/stat")
+    while b") Z" not in stat.read_bytes():
+        pass
+    assert is_alive(process)
+    assert process in children(os.getpid())
+    assert kill_family([process]) == 1
+    assert headless.wait(10) == -9
+    headless.stdout.close()

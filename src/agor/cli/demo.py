@@ -1,6 +1,6 @@
-"""`agor demo`: the scripted agent in a real executor, seen from where the daemon stands.
+"""`agor demo`: a real daemon, a real executor, and a scripted agent in place of a model.
 
-No account, no key, no network: only the model behind the agent is missing.
+No account, no key, no network. The daemon is killed in mid-sentence, to show that nothing is lost.
 """
 
 from __future__ import annotations
@@ -8,39 +8,27 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import subprocess
+import signal
 import sys
 import tempfile
-from collections.abc import AsyncIterator
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import uvloop
 from rich.console import Console
 from rich.text import Text
 
+from agor import linux
+from agor.cli import background
 from agor.cli.view import EventView, brief
-from agor.protocol.events import decode_event
-from agor.protocol.methods import (
-    ACK_MESSAGES,
-    EXECUTE_PROMPT,
-    GET_API_KEY,
-    INITIALIZE,
-    PROTOCOL_VERSION,
-    REPORT_MESSAGE,
-    REQUEST_PERMISSION,
-    SHUTDOWN,
-    AckMessagesParams,
-    ExecutePromptParams,
-    GetApiKeyParams,
-    GetApiKeyResult,
-    InitializeParams,
-    ReportMessageParams,
-    RequestPermissionParams,
-    RequestPermissionResult,
-    ShutdownParams,
-)
-from agor.rpc import Peer, Routes, unix
+from agor.client import Client, Feed
+from agor.config.editing import set_value
+from agor.home import Home
+from agor.protocol.api import FeedEvent, Permission
+from agor.protocol.events import EVENT_FORMS
 
 Script = list[dict[str, Any]]
 
@@ -52,79 +40,117 @@ QUESTION: Script = [
     {"tool": {"name": "Write", "input": {"file_path": "hello.py"}, "ask": True}},
 ]
 PROGRAM = "print('hello from an isolated executor')"
+_SENTENCE = "While this is said somebody kills the daemon: it goes on, and not a word is missed."
 IF_ALLOWED: Script = [
     {"run": ["sh", "-c", f'echo "{PROGRAM}" > hello.py && python3 hello.py']},
     {"delay_ms": 400},
-    {"key": "ANTHROPIC_API_KEY"},
-    {"text": "Done. The key came when it was needed, and is in no environment and no argv.\n"},
+    {"run": ["sh", "-c", f"for word in {_SENTENCE}; do printf '%s ' $word; sleep 0.1; done"]},
+    {"text": "Done.\n"},
 ]
 IF_DENIED: Script = [{"text": "Then I leave the folder as it is.\n"}]
+#: At this word the daemon is killed.
+_CUE = "kills"
+#: Seconds for the daemon to end with all that it started.
+_PATIENCE = 20.0
 
 
-class DemoDaemon:
-    """The daemon's side of the wire, in small: shows events, answers questions."""
+class Demo:
+    """One run of the demo, seen from where a person sits."""
 
-    def __init__(self, console: Console, view: EventView) -> None:
+    def __init__(self, console: Console, home: Home, client: Client) -> None:
         self._console = console
-        self._view = view
-        self.routes = Routes()
-        self.routes.on_notice(REPORT_MESSAGE, self._report)
-        self.routes.on(REQUEST_PERMISSION, self._decide)
-        self.routes.on(GET_API_KEY, self._key)
-        self.peer: Peer | None = None
-        self.allowed = True
+        self._home = home
+        self._client = client
+        self._view = EventView(console)
+        self._allowed = True
 
-    def _report(self, message: ReportMessageParams) -> None:
-        self._view.show(decode_event(message.event_type, message.event_data))
-        if self.peer is not None:
-            acknowledgement = AckMessagesParams(task_id=message.task_id, sequence=message.sequence)
-            self.peer.notify(ACK_MESSAGES, acknowledgement)
+    async def play(self, workspace: Path) -> None:
+        """Have a session with two prompts."""
+        session = await self._client.create_session("scripted", str(workspace), title="demo")
+        async with self._client.follow(session.session_id) as feed:
+            with self._view:
+                await self._prompt(session.session_id, QUESTION, feed)
+                script = IF_ALLOWED if self._allowed else IF_DENIED
+                await self._prompt(session.session_id, script, feed)
+        self._note(f"{feed.cursor} events, each stored before it was shown, and each shown once")
 
-    async def _decide(self, request: RequestPermissionParams) -> RequestPermissionResult:
-        question = f"May the agent use {request.tool_name} on {brief(request.tool_input)}?"
+    async def _prompt(self, session_id: str, script: Script, feed: Feed) -> None:
+        accepted = await self._client.prompt(session_id, json.dumps(script))
+        async for event in feed:
+            if event.type == "permission" and event.data["status"] == "pending":
+                await self._decide(msgspec.convert(event.data, Permission))
+            elif event.type == "task" and event.data["ended_at"] is not None:
+                if event.task_id == accepted.task_id:
+                    return
+            else:
+                await self._show(event)
+
+    async def _show(self, event: FeedEvent) -> None:
+        form = EVENT_FORMS.get(event.type)
+        # What was asked is a script here, and nothing to read.
+        if form is None or str(event.data.get("block_id")).endswith("-prompt"):
+            return
+        self._view.show(msgspec.convert(event.data, form))  # type: ignore[arg-type]
+        if event.type == "block_delta" and _CUE in event.data["text"]:
+            await self._kill_daemon()
+
+    async def _kill_daemon(self) -> None:
+        began = time.monotonic()
+        self._view.pause()
+        await asyncio.to_thread(_kill_daemon, self._home)
+        back = f"back after {time.monotonic() - began:.1f} s"
+        self._note(f"the daemon was killed (kill -9) and is {back}; the executor went on")
+        self._view.resume()
+
+    async def _decide(self, asked: Permission) -> None:
+        question = f"May the agent use {asked.tool_name} on {brief(asked.tool_input)}?"
         self._view.pause()
         try:
             if not sys.stdin.isatty():
                 text = Text(f"  {question} No terminal to ask at: the demo says yes.", "yellow")
                 self._console.print(text, soft_wrap=True)
-                return RequestPermissionResult(approved=True, reason="demo without a terminal")
-            prompt = Text(f"  {question} [Y/n] ", "bold yellow")
-            self._console.print(prompt, end="")
-            answer = await _read_line()
+            else:
+                self._console.print(Text(f"  {question} [Y/n] ", "bold yellow"), end="")
+                self._allowed = (await _read_line()).strip().lower() in ("", "y", "yes")
         finally:
             self._view.resume()
-        self.allowed = answer.strip().lower() in ("", "y", "yes")
-        reason = None if self.allowed else "you said no"
-        return RequestPermissionResult(approved=self.allowed, reason=reason)
+        reason = None if self._allowed else "you said no"
+        await self._client.decide(asked.permission_id, approved=self._allowed, reason=reason)
 
-    def _key(self, _: GetApiKeyParams) -> GetApiKeyResult:
-        return GetApiKeyResult(api_key="a-key-that-only-the-demo-knows")
+    def _note(self, words: str) -> None:
+        self._console.print(Text(words, "dim"), soft_wrap=True)
 
 
 def demo() -> None:
-    """Play the scripted agent through a real executor; needs no account and no key."""
-    with tempfile.TemporaryDirectory(prefix="agor-demo-") as folder:
-        workspace = Path(folder, "workspace")
+    """Play the scripted agent through a real daemon; needs no account and no key."""
+    console = Console(highlight=False)
+    with tempfile.TemporaryDirectory(prefix="agor-demo-") as folder, _ending_on_signals():
+        home, workspace = Home(Path(folder, "home")), Path(folder, "workspace")
         workspace.mkdir()
-        uvloop.run(_demo(Console(highlight=False), Path(folder, "executor.sock"), workspace))
+        home.prepare()
+        for name, value in (("daemon.drain_on_stop", "true"), ("log.format", "json")):
+            set_value(home, name, value)
+        try:
+            uvloop.run(_demo(console, home, workspace))
+        finally:
+            background.stop(home, _PATIENCE, force=True)
+    console.print("daemon and executor have ended; nothing is left behind", style="dim")
 
 
-async def _demo(console: Console, socket_path: Path, workspace: Path) -> None:
-    view = EventView(console)
-    daemon = DemoDaemon(console, view)
-    async with _executor(socket_path, daemon.routes) as peer:
-        daemon.peer = peer
-        greeting = InitializeParams(protocol_version=PROTOCOL_VERSION, daemon_id="demo")
-        hello = await peer.call(INITIALIZE, greeting)
-        console.print(
-            f"executor {hello.executor_id[:8]} · process {hello.pid} · user {hello.unix_user}",
-            style="dim",
-        )
-        with view:
-            await _prompt(peer, "demo-1", QUESTION, workspace)
-            await _prompt(peer, "demo-2", IF_ALLOWED if daemon.allowed else IF_DENIED, workspace)
-        ended = await peer.call(SHUTDOWN, ShutdownParams(reason="the demo is over"))
-        console.print(f"executor ended ({ended.status}); nothing is left behind", style="dim")
+async def _demo(console: Console, home: Home, workspace: Path) -> None:
+    daemon, _ = await asyncio.to_thread(background.start, home, ["--port", "0"])
+    console.print(f"daemon at {daemon.url} · process {daemon.pid}", style="dim")
+    async with Client.local(home) as client:
+        await Demo(console, home, client).play(workspace)
+
+
+def _kill_daemon(home: Home) -> None:
+    running = home.running()
+    if running is not None and running.process is not None:
+        linux.send(running.process, signal.SIGKILL)
+        while home.running() is not None:
+            time.sleep(0.01)
+    background.start(home, ["--port", "0"])
 
 
 async def _read_line() -> str:
@@ -139,35 +165,16 @@ async def _read_line() -> str:
     return sys.stdin.readline() or "no"
 
 
-async def _prompt(peer: Peer, task_id: str, script: Script, cwd: Path) -> None:
-    prompt = ExecutePromptParams(
-        session_token="demo",  # noqa: S106 - it guards nothing but this demo
-        session_id="demo",
-        task_id=task_id,
-        agentic_tool="scripted",
-        prompt=json.dumps(script),
-        cwd=str(cwd),
-    )
-    await peer.call(EXECUTE_PROMPT, prompt, timeout=None)
+@contextlib.contextmanager
+def _ending_on_signals() -> Iterator[None]:
+    """Leave nothing behind, also when we are told to end or the terminal is closed."""
 
+    def end(number: int, _: object) -> None:
+        raise SystemExit(128 + number)
 
-@contextlib.asynccontextmanager
-async def _executor(path: Path, routes: Routes) -> AsyncIterator[Peer]:
-    """Start an executor on a socket that we bound, and connect to it."""
-    bound = unix.bind(path)
-    command = [sys.executable, "-m", "agor.executor.main", "--listen-fd", "0"]
-    with subprocess.Popen(  # noqa: ASYNC220 - starting it takes a millisecond
-        [*command, "--log-level", "warning", "--orphan-timeout-ms", "1000"],
-        stdin=bound.listener.fileno(),
-        start_new_session=True,
-    ) as process:
-        bound.listener.close()
-        try:
-            # It listens already: connecting succeeds before the process is up.
-            peer = await unix.connect(path, routes)
-            try:
-                yield peer
-            finally:
-                await peer.close()
-        finally:
-            process.terminate()
+    before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

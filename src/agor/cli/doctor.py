@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated
 
@@ -12,6 +11,7 @@ from rich.text import Text
 
 from agor.cli.view import printable
 from agor.daemon.pool.doctor import Finding, examine
+from agor.home import Home
 
 _MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "problem": ("✗", "bold red")}
 _INDENT = "    "
@@ -26,13 +26,15 @@ def doctor(
     ] = None,
     runtime: Annotated[
         Path | None,
-        typer.Option(metavar="FOLDER", help="The daemon's runtime folder [default: AGOR_HOME/run]"),
+        typer.Option(
+            metavar="FOLDER", help="The daemon's runtime folder (default: AGOR_HOME/run)."
+        ),
     ] = None,
 ) -> None:
     """Check this machine: what works, what does not, and what to do about it."""
     console = Console(highlight=False, soft_wrap=True)
     findings = []
-    for finding in examine(runtime or _default_runtime(), unix_users or []):
+    for finding in examine(runtime or Home.find().runtime, unix_users or []):
         findings.append(finding)
         show(console, finding)
     problems = sum(finding.state == "problem" for finding in findings)
@@ -61,7 +63,3 @@ def _summary(problems: int, warnings: int) -> Text:
         if count
     ]
     return Text(", ".join(counts), "bold red" if problems else "yellow")
-
-
-def _default_runtime() -> Path:
-    return Path(os.environ.get("AGOR_HOME") or "~/.agor").expanduser() / "run"

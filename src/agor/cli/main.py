@@ -10,7 +10,8 @@ from rich.text import Text
 
 import agor
 from agor import logs
-from agor.cli import demo, doctor
+from agor.cli import config, daemon, demo, doctor
+from agor.cli.view import printable
 from agor.errors import AgorError
 
 app = typer.Typer(
@@ -20,6 +21,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.add_typer(daemon.app, name="daemon")
+app.add_typer(config.app, name="config")
 app.command("demo")(demo.demo)
 app.command("doctor")(doctor.doctor)
 
@@ -47,9 +50,13 @@ def main() -> None:
         app()
     except AgorError as error:
         console = Console(stderr=True, soft_wrap=True, highlight=False)
-        console.print(Text.assemble(("error: ", "bold red"), error.message))
+        console.print(Text.assemble(("error: ", "bold red"), printable(error.message)))
         if error.hint:
-            console.print(Text(error.hint, "dim"))
+            console.print(Text(printable(error.hint), "dim"))
         raise SystemExit(1) from None
     except KeyboardInterrupt:
         raise SystemExit(130) from None
+
+
+if __name__ == "__main__":
+    main()

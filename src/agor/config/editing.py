@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from agor import private
-from agor.config import document
+from agor.config.changes import with_value, without_value
 from agor.config.keys import KEYS, SECTIONS, Key
 from agor.config.reading import checked, from_text, read_text
 from agor.config.refusal import unknown_key
@@ -28,7 +28,7 @@ def set_value(home: Home, name: str, text: str) -> str:
     value = key.kind.parse(text)
     shown = key.kind.show(checked(key, value))
     file = str(home.config_file)
-    _change(home, lambda before: document.with_value(before, key.path, value, file))
+    _change(home, lambda before: with_value(before, key.path, value, file))
     return shown
 
 
@@ -40,7 +40,7 @@ def unset_value(home: Home, name: str) -> bool:
     if name in SECTIONS:
         raise unknown_key(name)
     path, file = name.split("."), str(home.config_file)
-    changed = _change(home, lambda before: document.without_value(before, path, file))
+    changed = _change(home, lambda before: without_value(before, path, file))
     if not changed:
         key_named(name)
     return changed

@@ -14,9 +14,9 @@ from typing import Any
 
 from ruamel.yaml.nodes import MappingNode, Node
 
-from agor.config import document
 from agor.config.keys import KEYS, SECTIONS, Config, Key, build
 from agor.config.refusal import bad_value, not_a_section, unknown_key, unknown_variable, with_a_dot
+from agor.config.yaml_text import is_empty, members, parse, value_of
 from agor.errors import BadConfig
 from agor.home import Home
 
@@ -77,7 +77,7 @@ def from_variables(env: Mapping[str, str] | None = None) -> dict[str, Setting]:
 
 def from_text(text: str, path: Path) -> dict[str, Setting]:
     """Read the text of a file and check it; the path is for what is said about it."""
-    root = document.parse(text, str(path))
+    root = parse(text, str(path))
     if root is None:
         return {}
     return {
@@ -89,7 +89,7 @@ def _section(node: Node, section: str, place: str, path: Path) -> Iterator[tuple
     if not isinstance(node, MappingNode):
         raise not_a_section(section, place)
     seen = set()
-    for member, value, line in document.members(node):
+    for member, value, line in members(node):
         here = f"{path}, line {line}"
         name = f"{section}.{member}" if section else member
         if member in seen:
@@ -99,7 +99,7 @@ def _section(node: Node, section: str, place: str, path: Path) -> Iterator[tuple
             raise with_a_dot(name, here)
         if name not in KEYS and name not in SECTIONS:
             raise unknown_key(name, here)
-        if document.is_empty(value):
+        if is_empty(value):
             continue
         if name in SECTIONS:
             yield from _section(value, name, here, path)
@@ -109,7 +109,7 @@ def _section(node: Node, section: str, place: str, path: Path) -> Iterator[tuple
 
 def _value(key: Key, node: Node, place: str) -> Any:
     try:
-        value = document.value_of(node)
+        value = value_of(node)
     except ValueError:
         raise bad_value(key, node.value, place) from None
     return None if value is None else checked(key, value, place)
