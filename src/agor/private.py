@@ -77,7 +77,10 @@ def make_folder(folder: Path, forbidden: int = MINE_ALONE) -> None:
             f"{folder} belongs to another user", hint="Set AGOR_HOME to a folder of yours."
         )
     if stat.S_IMODE(found.st_mode) & forbidden:
-        raise BadInput(f"others could change {folder}", hint=f"chmod 700 {folder}")
+        raise BadInput(
+            f"others could enter or change {folder}",
+            hint=f"Set AGOR_HOME to a folder of yours; or, if this one is: chmod 700 {folder}",
+        )
 
 
 def sync_folder(folder: Path) -> None:

@@ -42,7 +42,8 @@ def test_a_task_moves_as_the_table_says(before, after):
 
 
 def test_nothing_leaves_an_end_and_every_end_can_be_reached():
-    reached, found = set(), {"queued"}
+    reached: set[TaskStatus] = set()
+    found: set[TaskStatus] = {"queued"}
     while found:
         reached |= found
         found = {after for before in found for after in TRANSITIONS[before]} - reached

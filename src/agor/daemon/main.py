@@ -28,6 +28,7 @@ from agor.daemon.services.conversations import Conversations
 from agor.daemon.services.dispatch import Dispatcher
 from agor.daemon.services.feed import Feed
 from agor.daemon.services.finish import Finisher
+from agor.daemon.services.housekeeping import keep_house
 from agor.daemon.services.intake import Intake
 from agor.daemon.services.keys import NoKeys
 from agor.daemon.services.live import LiveSessions
@@ -141,7 +142,7 @@ class Daemon:
         store = "writes" if self.store.available else "cannot write now"
         checks = [
             Check(name="store", ok=self.store.available, detail=store),
-            Check(name="executors", ok=True, detail=f"limits: {self.executors.backend}"),
+            Check(name="executors", ok=True, detail=self.executors.kind),
         ]
         well = all(check.ok for check in checks)
         return Health(
@@ -164,10 +165,12 @@ class Daemon:
                 self.store, self.lives, self.runs, self.tokens, self.permissions, self.finisher,
                 self.dispatcher, self.stopper, self.executors,
             )  # fmt: skip
+            housekeeper = asyncio.create_task(keep_house(self.store))
             try:
                 await recovery.recover()
                 yield who
             finally:
+                housekeeper.cancel()
                 await self._wind_down()
         finally:
             await self.store.close()
@@ -232,7 +235,6 @@ def pool_settings(config: Config, home: Home) -> PoolSettings:
 def run(config: Config, home: Home, host: str | None = None, port: int | None = None) -> int:
     """Be the daemon of a home until told to end."""
     logs.configure(config.log.level, config.log.format)
-    os.umask(0o077)
     with home.lock():
         try:
             uvloop.run(

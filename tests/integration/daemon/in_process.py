@@ -162,6 +162,8 @@ async def desk_in(
     """Open a daemon on a folder. Settings are `section__key=value`."""
     home = Home(folder / "home")
     home.prepare()
+    # Nothing may outlive the test.
+    settings = {"daemon__drain_on_stop": "true", "execution__orphan_timeout_ms": 1000} | settings
     env = {f"AGOR_{name.upper()}": str(value) for name, value in settings.items()}
     config = load(home.folder, env)
     daemon: Daemon

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -37,7 +38,9 @@ async def test_a_reader_that_is_slow_now_and_then_misses_nothing(folder: Path):
         reader = Reader(0)
         running = asyncio.create_task(reader.run(channel))
         task_id = await desk.prompt(session, [{"flood": {"events": 3000, "bytes": 10}}])
-        events, sequences, event = reader.events(), [], {}
+        events = reader.events()
+        sequences: list[int] = []
+        event: dict[str, Any] = {}
         while not (event.get("type") == "task" and event["data"]["status"] == "completed"):
             event = await soon(anext(events))
             sequences.append(event["sequence"])

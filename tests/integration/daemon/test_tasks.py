@@ -7,6 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from agor.daemon.services.housekeeping import clean
+from agor.daemon.services.receipts import Receipt
+from agor.daemon.services.stamps import now
+from agor.daemon.store.base import Write
 from agor.errors import Conflict, NotFound, PoolExhausted
 from agor.protocol.api import SessionChange, TaskMove, TaskStop
 from tests.integration.daemon.in_process import desk_in, soon
@@ -178,3 +182,22 @@ async def test_the_direct_path_runs_the_same_task(folder: Path):
         await desk.decide(asked.permission_id, approved=True)
         assert (await desk.ended(session, task_id)).status == "completed"
         assert ("tool_result", "hi\n") in await desk.texts(session)
+
+
+async def test_what_nobody_can_ask_for_any_more_is_forgotten(folder: Path):
+    async with desk_in(folder) as desk:
+        store, receipts = desk.daemon.store, desk.daemon.receipts
+        receipt = await receipts.begin(desk.who, "POST /sessions", "key", b"{}")
+        assert isinstance(receipt, Receipt)
+        session = await desk.session()
+        await store.commit(Write([receipt.statement(201, TaskStop())]))
+        await desk.ended(session, await desk.prompt(session, "x"))
+
+        async def left() -> list[int]:
+            counts = [await store.read(f"SELECT COUNT(*) FROM {t}") for t in ("receipts", "tokens")]
+            return [count[0][0] for count in counts]
+
+        await clean(store, now())
+        assert await left() == [1, 1]
+        await clean(store, now() + 8 * 24 * 3600 * 1000)
+        assert await left() == [0, 0]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, NamedTuple
 
@@ -28,7 +28,7 @@ class Answer(NamedTuple):
     status: int
     body: bytes = b""
     media: str = JSON
-    headers: HeaderList = []  # noqa: RUF012 - a tuple's default, never changed
+    headers: Sequence[tuple[bytes, bytes]] = ()
 
     @property
     def all_headers(self) -> HeaderList:

@@ -85,7 +85,7 @@ def problem(
         code=code,
         hint=hint,
     )
-    return Answer(status, msgspec.json.encode(details), PROBLEM, headers or [])
+    return Answer(status, msgspec.json.encode(details), PROBLEM, headers or ())
 
 
 def problem_of(error: AgorError) -> Answer | None:

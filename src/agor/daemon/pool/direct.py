@@ -65,9 +65,9 @@ class DirectExecutors:
         self._closed = False
 
     @property
-    def backend(self) -> str:
-        """Say what enforces the limits."""
-        return "none: executors run inside the daemon (execution.use_executor is false)"
+    def kind(self) -> str:
+        """Say how executors run, in a few words."""
+        return "inside the daemon (execution.use_executor is false)"
 
     async def open(self) -> Sequence[TakenBack]:
         """There is never anything to take back."""

@@ -86,6 +86,11 @@ class Pool:
         """Say what enforces the limits."""
         return self._parts.backend.summary
 
+    @property
+    def kind(self) -> str:
+        """Say how executors run, in a few words."""
+        return f"processes, limited by {self._parts.backend.name}"
+
     async def open(self) -> list[TakenBack]:
         """Take back what an earlier daemon left running, and clean up what it left lying.
 

@@ -104,7 +104,8 @@ class Intake:
                 event = _decode(raw)
                 if event.task_id != task_id or event.session_token != token:
                     if writer is not None:
-                        self._hand_in(writer)
+                        done, writer = writer, None
+                        self._hand_in(done)
                     token, task_id = event.session_token, event.task_id
                     writer = self._writer(environment, token, task_id, end)
                 if writer is None:

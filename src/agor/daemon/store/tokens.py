@@ -30,6 +30,11 @@ def used(token_hash: bytes, uses: int) -> Statement:
     return Statement("UPDATE tokens SET uses = ? WHERE token_hash = ?", (uses, token_hash))
 
 
+def purge(before_ms: int) -> Statement:
+    """Forget tokens that were revoked before this time."""
+    return Statement("DELETE FROM tokens WHERE revoked_at < ?", (before_ms,))
+
+
 async def get(store: Store, token_hash: bytes) -> TokenRow | None:
     """Find a token."""
     found = await store.read(f"{_SELECT} WHERE token_hash = ?", (token_hash,))

@@ -13,6 +13,7 @@ from agor.daemon.store.events import LAST_OF_PAGE
 from agor.daemon.store.postgres import faults
 from agor.daemon.store.postgres.connection import COMMAND_SECONDS, Connection, connect
 from agor.daemon.store.postgres.sql import translate
+from agor.errors import StoreError
 
 T = TypeVar("T")
 
@@ -75,19 +76,27 @@ class Readers:
 
     async def _ask(self, ask: Callable[[Connection], Awaitable[T]]) -> T:
         for left in reversed(range(_TRIES)):
-            connection: Connection = None
             try:
                 async with self._pool.acquire(timeout=COMMAND_SECONDS) as connection:
-                    return await ask(connection)
+                    return await _asked(ask, connection)
+            except StoreError:
+                raise
             except Exception as error:
-                if not faults.of_the_server(error, connection):
-                    raise faults.refused(error) from error
                 if left == 0:
                     raise faults.unavailable(error) from error
         raise AssertionError
 
     async def _connect(self, *_: Any, **__: Any) -> Connection:
         return await connect(self._url, default_transaction_read_only="on")
+
+
+async def _asked(ask: Callable[[Connection], Awaitable[T]], connection: Connection) -> T:
+    try:
+        return await ask(connection)
+    except Exception as error:
+        if faults.of_the_server(error, connection):
+            raise
+        raise faults.refused(error) from error
 
 
 async def _fetch(connection: Connection, sql: str, values: Row) -> list[Row]:

@@ -43,6 +43,8 @@ class Writer:
         self._url = url
         self._line: Line
         self._connection: Connection
+        #: The server's process of our connection; a connection that has ended does not tell it.
+        self._backend: int | None = None
         self._number = 0
         self._bell = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -136,17 +138,20 @@ class Writer:
 
     async def _reconnect(self) -> None:
         """Connect again, however long that takes; what waits is refused from the first failure."""
-        predecessor, pause = self._connection.get_server_pid(), _FIRST_PAUSE
+        pause = _FIRST_PAUSE
         while True:
+            connection: Connection = None
             try:
-                self._connection = await connect_alone(self._url, predecessor)
-                self._number = await last_commit(self._connection)
+                connection = await connect_alone(self._url, self._backend)
+                self._number = await last_commit(connection)
             except Exception as error:  # noqa: BLE001 - whatever it is, it is tried again
-                self._connection.terminate()
+                if connection is not None:
+                    connection.terminate()
                 self._refuse(error)
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, _LONGEST_PAUSE)
                 continue
+            self._connection = connection
             self.outage = None
             self._listen()
             log.info("store_connected")
@@ -163,4 +168,5 @@ class Writer:
             self._line.settle(group, refuse_all(group, outage))
 
     def _listen(self) -> None:
+        self._backend = self._connection.get_server_pid()
         self._connection.add_termination_listener(self.wake)

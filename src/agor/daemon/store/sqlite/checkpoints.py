@@ -6,7 +6,8 @@ writer itself does the rest, between two commits, and starts the log anew.
 
 Before its version 3.51.3 SQLite could damage a database if a checkpoint of a log that was moved
 already began in the very moment in which a commit starts that log anew. So one begins only when
-something was committed since the last one ended (`_begun`, `_done`), and never two at once.
+something was committed since the last one ended (`_begun`, `_done`) and went into the log
+(`_written`), and never two at once.
 """
 
 from __future__ import annotations
@@ -16,14 +17,20 @@ import threading
 
 import structlog
 
-from agor.daemon.store.sqlite.file import BUSY_SECONDS, LOG_BYTES, DatabaseFile
+from agor.daemon.store.line import Waiting
+from agor.daemon.store.sqlite.file import (
+    BUSY_SECONDS,
+    LOG_BYTES,
+    PAGE_BYTES,
+    DatabaseFile,
+)
 
 log = structlog.get_logger("agor.store")
 
 #: Bytes committed before it is worth the while.
 _WORTH_BYTES = 4 * 1024 * 1024
 #: Pages in the log before the writer has to wait for them to be moved.
-LOG_FRAMES = LOG_BYTES // 4096
+LOG_FRAMES = LOG_BYTES // PAGE_BYTES
 #: How long the writer waits for readers that still need the log.
 _PATIENCE_MS = 100
 
@@ -31,14 +38,17 @@ _PATIENCE_MS = 100
 class Checkpoints:
     """The thread, and what the writer tells it."""
 
-    def __init__(self, file: DatabaseFile, log_frames: int = LOG_FRAMES) -> None:
+    def __init__(self, file: DatabaseFile) -> None:
         self._file = file
-        self._log_frames = log_frames
+        #: Pages in the log at which it is the writer's turn.
+        self._limit = LOG_FRAMES
         self._bell = threading.Event()
         self._closing = False
         self._unmoved = 0
         #: Transactions begun, and the last one done; and how many were begun when we last ended.
         self._begun = self._done = self._mark = 0
+        #: When the log was written last, as far as we know.
+        self._written = 0
         #: Whether it is the writer's turn.
         self._over = False
         self._thread = threading.Thread(target=self._run, name="agor-checkpoints", daemon=True)
@@ -57,10 +67,10 @@ class Checkpoints:
         """The writer begins a transaction."""
         self._begun += 1
 
-    def committed(self, size: int) -> None:
-        """The writer has committed so many bytes."""
+    def committed(self, group: list[Waiting]) -> None:
+        """The writer has committed a group."""
         self._done = self._begun
-        self._unmoved += size
+        self._unmoved += _growth(group)
         if self._unmoved >= _WORTH_BYTES and not self._over:
             self._unmoved = 0
             self._bell.set()
@@ -73,10 +83,13 @@ class Checkpoints:
             connection.execute(f"PRAGMA busy_timeout = {_PATIENCE_MS}")
             busy, frames, _ = connection.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()
             connection.execute(f"PRAGMA busy_timeout = {int(BUSY_SECONDS * 1000)}")
+            # Who reads for so long would make each commit wait: let it grow before the next try.
+            self._limit = frames + LOG_FRAMES if busy else LOG_FRAMES
             if busy:
                 log.warning("log_not_emptied", database=str(self._file.path), pages=frames)
         except sqlite3.Error as error:
             self._failed(error)
+        self._written = self._file.log_written()
         self._mark = self._begun
         self._over = False
 
@@ -84,7 +97,7 @@ class Checkpoints:
         connection: sqlite3.Connection | None = None
         while self._bell.wait() and not self._closing:
             self._bell.clear()
-            if self._over or self._done <= self._mark:
+            if not self._is_due():
                 continue
             try:
                 connection = connection or self._file.connect()
@@ -98,12 +111,27 @@ class Checkpoints:
         if connection is not None:
             connection.close()
 
+    def _is_due(self) -> bool:
+        return (
+            not self._over and self._done > self._mark and self._file.log_written() != self._written
+        )
+
     def _failed(self, error: sqlite3.Error) -> None:
         # The log stays as it is, and what was committed is safe in it.
         log.warning("checkpoint_failed", database=str(self._file.path), why=str(error))
 
     def _move(self, connection: sqlite3.Connection) -> None:
-        _, frames, moved = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+        _, frames, _ = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+        self._written = self._file.log_written()
         self._mark = self._begun
-        if frames >= self._log_frames and moved > 0:
+        if frames >= self._limit:
             self._over = True
+
+
+def _growth(group: list[Waiting]) -> int:
+    """Estimate by how many bytes the log has grown: each write changes one page at least."""
+    rows = sum(waiting.rows for waiting in group)
+    size = sum(waiting.size for waiting in group)
+    if size > rows * (PAGE_BYTES // 4):
+        size += rows * PAGE_BYTES
+    return size + len(group) * PAGE_BYTES

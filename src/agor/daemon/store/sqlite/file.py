@@ -15,10 +15,15 @@ from agor.daemon.store.migrate import VERSION_TABLE, needs_upgrade, upgrade
 from agor.daemon.store.sqlite import faults
 from agor.errors import StoreUnavailable, StoreUnusable
 
+#: Events of up to a quarter of a page share it; a larger one takes pages of its own.
+PAGE_BYTES = 8192
 #: How long a statement waits for another program's lock.
 BUSY_SECONDS = 5.0
 #: The log's file is not kept larger than this once it is emptied.
 LOG_BYTES = 64 * 1024 * 1024
+
+#: Free space below which a full disk is taken to be full still.
+_SPACE_BYTES = 1024 * 1024
 
 _Identity = tuple[int, int]
 
@@ -99,6 +104,8 @@ class DatabaseFile:
         """Bring the schema up to date, and see that the database can be written."""
         try:
             anchor = self._anchor = self.connect()
+            # Of a new database; one that is there stays as it is.
+            anchor.execute(f"PRAGMA page_size = {PAGE_BYTES}")
             (mode,) = anchor.execute("PRAGMA journal_mode = WAL").fetchone()
             if mode != "wal":
                 raise StoreUnusable(
@@ -120,13 +127,25 @@ class DatabaseFile:
                 hint="Stop the daemon, put the database back with its -wal file, start again.",
             )
 
+    def has_space(self) -> bool:
+        """Tell whether the disk has room for more than next to nothing."""
+        disk = os.statvfs(self.path.parent)
+        return disk.f_bavail * disk.f_frsize >= _SPACE_BYTES
+
+    def log_written(self) -> int:
+        """Tell when the log was written last, in nanoseconds; 0 if there is none."""
+        try:
+            return self._log.stat().st_mtime_ns
+        except FileNotFoundError:
+            return 0
+
     def _look(self) -> tuple[_Identity | None, _Identity | None]:
         return _identity(self.path), _identity(self._log)
 
 
 def touch(connection: sqlite3.Connection) -> None:
-    """Commit something that changes nothing, to see whether that can be done."""
-    connection.execute("UPDATE last_commit SET number = number WHERE one = 1")
+    """Commit next to nothing."""
+    connection.execute("UPDATE last_commit SET number = number + 1 WHERE one = 1")
 
 
 def _identity(path: Path) -> _Identity | None:

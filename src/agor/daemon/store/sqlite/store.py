@@ -77,6 +77,7 @@ class SqliteStore:
             # A thread is stuck in the disk. It keeps the file locked until our process ends.
             log.error("store_not_flushed", writes=self._line.held_writes)
             self._line.abandon()
+            self._writer.finish()
         finally:
             sys.setswitchinterval(self._switch_seconds)
 

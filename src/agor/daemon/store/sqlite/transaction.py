@@ -20,6 +20,10 @@ _INSERT = "INSERT INTO events (session_number, sequence, body) VALUES "
 _INSERTS = tuple((size, _INSERT + ", ".join(["(?, ?, ?)"] * size)) for size in _SIZES)
 
 
+class CommitBrokenError(Exception):
+    """The commit itself failed; its cause says how."""
+
+
 def commit_together(connection: sqlite3.Connection, writes: Sequence[Write]) -> None:
     """Commit all writes, or none."""
     execute = connection.execute
@@ -30,7 +34,7 @@ def commit_together(connection: sqlite3.Connection, writes: Sequence[Write]) -> 
                 execute(sql, values)
         events = [event for write in writes for event in write.events]
         _insert(connection, events)
-        execute("COMMIT")
+        _commit(connection)
     except BaseException:
         _roll_back(connection)
         raise
@@ -45,7 +49,7 @@ def commit_each(connection: sqlite3.Connection, writes: Sequence[Write]) -> dict
             error = _attempt(connection, write)
             if error is not None:
                 refused[place] = error
-        connection.execute("COMMIT")
+        _commit(connection)
     except BaseException:
         _roll_back(connection)
         raise
@@ -89,6 +93,13 @@ def _insert(connection: sqlite3.Connection, events: Sequence[StoredEvent]) -> No
             connection.execute(sql, tuple(chain.from_iterable(rows)))
             start += size
             left -= size
+
+
+def _commit(connection: sqlite3.Connection) -> None:
+    try:
+        connection.execute("COMMIT")
+    except sqlite3.Error as error:
+        raise CommitBrokenError from error
 
 
 def _roll_back(connection: sqlite3.Connection) -> None:

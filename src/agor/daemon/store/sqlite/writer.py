@@ -14,17 +14,24 @@ import sqlite3
 import threading
 from collections.abc import Callable
 
+import structlog
+
+from agor.daemon.store.base import Write
 from agor.daemon.store.line import Line, Waiting, refuse_all
 from agor.daemon.store.sqlite import faults
 from agor.daemon.store.sqlite.checkpoints import Checkpoints
 from agor.daemon.store.sqlite.file import DatabaseFile, touch
-from agor.daemon.store.sqlite.transaction import commit_each, commit_together
+from agor.daemon.store.sqlite.transaction import (
+    CommitBrokenError,
+    commit_each,
+    commit_together,
+)
 from agor.errors import StoreError, StoreUnavailable
+
+log = structlog.get_logger("agor.store")
 
 #: How often it is tried whether the database can be written again.
 _PROBE_SECONDS = 1.0
-#: What a commit adds to the log for each write, beside its bytes: a page.
-_PAGE = 4096
 
 Report = Callable[[list[Waiting], dict[int, StoreError]], None]
 
@@ -100,24 +107,45 @@ class Writer:
         writes = [waiting.write for waiting in group]
         self._checkpoints.begin()
         try:
-            connection = self._connected()
-            try:
-                commit_together(connection, writes)
-                refused = {}
-            except Exception as error:
-                if faults.of_the_disk(error):
-                    raise
-                refused = commit_each(connection, writes)
+            refused = self._write(self._connected(), writes)
+        except CommitBrokenError as error:
+            failed = self._failed(error.__cause__ or error)
+            self._bury()
+            return refuse_all(group, failed)
         except (sqlite3.Error, MemoryError) as error:
             return refuse_all(group, self._failed(error))
         except StoreUnavailable as error:
             self.available = False
             return refuse_all(group, error)
         self.available = True
-        self._checkpoints.committed(sum(waiting.size + _PAGE for waiting in group))
+        self._checkpoints.committed(group)
         return refused
 
+    def _write(self, connection: sqlite3.Connection, writes: list[Write]) -> dict[int, StoreError]:
+        try:
+            commit_together(connection, writes)
+        except CommitBrokenError:
+            raise
+        except Exception as error:
+            if faults.of_the_disk(error):
+                raise
+            return commit_each(connection, writes)
+        return {}
+
+    def _bury(self) -> None:
+        """Write over what a commit that failed has left in the log.
+
+        If only its sync has failed, all of it is there: SQLite does not count it, but would find it
+        after a crash, and its callers are about to hear that it was not stored.
+        """
+        try:
+            touch(self._connected())
+        except (sqlite3.Error, MemoryError, StoreUnavailable) as error:
+            log.warning("still_failing", database=str(self._file.path), why=str(error))
+
     def _probe(self) -> None:
+        if not self._file.has_space():
+            return
         self._checkpoints.begin()
         try:
             touch(self._connected())
