@@ -86,7 +86,8 @@ class Talker:
             try:
                 task = await self._client.task(task_id)
             except AgorError as error:
-                assert not isinstance(error, NotFound), f"accepted task {task_id} is not known"
+                if isinstance(error, NotFound):
+                    raise
             else:
                 if task.status in states or task.status in _ENDED:
                     return task.status

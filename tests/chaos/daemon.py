@@ -13,13 +13,13 @@ import shutil
 import sqlite3
 import tempfile
 import time
+import traceback
 from collections import Counter
 from pathlib import Path
 
 import uvloop
 
 from agor.client import Client
-from agor.errors import AgorError
 from tests.chaos.conversations import Faults, Follower, Talker, examine
 from tests.integration.daemon.daemon_process import DaemonProcess, kill, running_daemon
 
@@ -60,14 +60,19 @@ class Run:
         self.talkers = [Talker(client, session) for session in sessions]
         self.followers = [Follower(client, session) for session in sessions]
         work = [asyncio.create_task(each.run()) for each in (*self.talkers, *self.followers)]
-        end = time.monotonic() + duration
-        while time.monotonic() < end or self.kills.total() < kills:
-            await asyncio.sleep(random.uniform(*PAUSE))
-            await self._kill_somebody()
+        try:
+            end = time.monotonic() + duration
+            while time.monotonic() < end or self.kills.total() < kills:
+                await asyncio.sleep(random.uniform(*PAUSE))
+                await self._kill_somebody()
+                for task in work:
+                    if task.done():
+                        task.result()
+            return await self._conclude(client, sessions, work)
+        finally:
             for task in work:
-                if task.done():
-                    task.result()
-        return await self._conclude(client, sessions, work)
+                task.cancel()
+            await asyncio.gather(*work, return_exceptions=True)
 
     async def _conclude(
         self, client: Client, sessions: list[str], work: list[asyncio.Task[None]]
@@ -86,9 +91,6 @@ class Run:
         for session, follower in zip(sessions, self.followers, strict=True):
             async with asyncio.timeout(_PATIENCE):
                 await examine(client, session, follower, faults)
-        for task in work:
-            task.cancel()
-        await asyncio.gather(*work, return_exceptions=True)
         return faults
 
     # ── killing ──────────────────────────────────────────────────────────────────────────────
@@ -140,7 +142,8 @@ async def _run(daemon: DaemonProcess, duration: float, kills: int) -> tuple[Run,
     async with daemon.client() as client:
         try:
             faults = await run.go(client, duration, kills)
-        except (AgorError, TimeoutError, AssertionError) as error:
+        except Exception as error:  # noqa: BLE001 - whatever it is, the run is not well
+            traceback.print_exc()
             faults = Faults()
             faults.lost.append(f"the run did not come to its end: {error!r}")
     return run, faults

@@ -95,8 +95,8 @@ class Calls:
             last, wish = attempt == self._attempts, None
             try:
                 address = self._find()
-                answer = await self._connections(address).request(
-                    method, address.url + path, headers=headers | address.headers, content=content
+                answer = await self._request(
+                    address, method, path, headers | address.headers, content
                 )
             except DaemonNotRunning:
                 if last:
@@ -113,6 +113,24 @@ class Calls:
                     raise revive(answer.status_code, answer.content)
             await patience.pause(wish)
         raise AssertionError("the last attempt returns or raises")
+
+    async def _request(
+        self,
+        address: Address,
+        method: str,
+        path: str,
+        headers: dict[str, str],
+        content: bytes | None,
+    ) -> httpx.Response:
+        try:
+            return await self._connections(address).request(
+                method, address.url + path, headers=headers, content=content
+            )
+        except AttributeError as error:
+            # A connection that ends as it begins has no socket when anyio looks at it, on uvloop.
+            if "getpeername" not in str(error):
+                raise
+            raise httpx.ConnectError("the connection ended at once") from error
 
     def _connections(self, address: Address) -> httpx.AsyncClient:
         if self._http is None:

@@ -118,7 +118,8 @@ class Feed(AsyncIterator[FeedEvent]):
                 wish = wish_of(headers.get("Retry-After"))
                 if status != _UNAVAILABLE:
                     raise told from None
-            except (OSError, InvalidHandshake):
+            except (OSError, InvalidHandshake, ConnectionClosed):
+                # The last of these in the midst of the handshake.
                 told = no_answer(address)
             await self._wait(told, wish)
 

@@ -18,7 +18,7 @@ from prometheus_client import (
 )
 
 # When a counter was made says nothing that its first value does not.
-prometheus_client.disable_created_metrics()
+prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _EVENTS = (1, 4, 16, 64, 256, 1024, 4096)

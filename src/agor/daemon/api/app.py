@@ -10,6 +10,8 @@ import time
 from typing import Any
 
 import structlog
+from prometheus_client import Counter, Histogram
+from uvicorn.protocols.utils import ClientDisconnected
 
 from agor.daemon.api import idempotency
 from agor.daemon.api.access import Authenticator, Gate, bearer_token
@@ -44,13 +46,6 @@ log = structlog.get_logger("agor.api")
 _NO_ROUTE = "-"
 
 
-def make_app(
-    services: Services, authenticator: Authenticator, settings: ApiSettings | None = None
-) -> App:
-    """Make the application that `ApiServer` serves."""
-    return App(services, authenticator, settings or ApiSettings())
-
-
 class App:
     """The ASGI application."""
 
@@ -62,6 +57,8 @@ class App:
         self._authenticator = authenticator
         self._gate = Gate(settings.host)
         self._table = Table(ROUTES)
+        #: Looked up once for each route and status: there are few.
+        self._figures: dict[tuple[str, int], tuple[Counter, Histogram]] = {}
         self.feeds = LiveFeeds(settings, services.metrics)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -85,6 +82,8 @@ class App:
                     await route.stream(request, connection)
                     return
                 answer = await self._answer(route, request, receive)
+        except ClientDisconnected:
+            return
         except Exception as error:  # noqa: BLE001 - whatever it is, the client gets an answer
             answer = _answer_to(error, route)
         if answer is None:
@@ -143,10 +142,14 @@ class App:
         return None
 
     def _count(self, route: Route | None, status: int, seconds: float) -> None:
-        metrics = self._services.metrics
         name = _NO_ROUTE if route is None else route.name
-        metrics.requests.labels(name, status).inc()
-        metrics.request_seconds.labels(name).observe(seconds)
+        figures = self._figures.get((name, status))
+        if figures is None:
+            metrics = self._services.metrics
+            figures = (metrics.requests.labels(name, status), metrics.request_seconds.labels(name))
+            self._figures[name, status] = figures
+        figures[0].inc()
+        figures[1].observe(seconds)
 
 
 async def _handle(route: Route, request: Request[Any]) -> Answer:

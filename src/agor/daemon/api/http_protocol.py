@@ -26,6 +26,7 @@ class HttpProtocol(HttpToolsProtocol):
         super().__init__(**for_uvicorn)
         self._settings = settings
         self._timer: asyncio.TimerHandle | None = None
+        self._stall_timer: asyncio.TimerHandle | None = None
         #: Whether a request has begun and is not here as a whole.
         self._arriving = False
         self._in_head = False
@@ -48,18 +49,28 @@ class HttpProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell whoever waits for the client."""
         self._stop_timer()
+        self._stop_watching()
         self._outlet.lose()
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
-        """Pass it on."""
+        """Pass it on, and see to it that the client reads."""
         super().pause_writing()
         self._outlet.pause()
+        self._watch_reading()
 
     def resume_writing(self) -> None:
         """Pass it on."""
         super().resume_writing()
         self._outlet.resume()
+        self._stop_watching()
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Hang up on an idle connection, and do not wait for one that never took its answer."""
+        if self.transport.get_write_buffer_size():
+            self.transport.abort()
+        else:
+            super().timeout_keep_alive_handler()
 
     @property
     def _current(self) -> RequestResponseCycle | None:
@@ -78,33 +89,30 @@ class HttpProtocol(HttpToolsProtocol):
             if self._head_fed > self._settings.max_head:
                 self.send_400_response("")
                 return
-        # Bytes that are no request yet, on a connection that was idle: nobody else waits for more.
-        answered = self._current is None or self._current.response_complete
-        if answered and self.timeout_keep_alive_task is None and self._timer is None:
+        if self._timer is None and (self._arriving or self._is_stray):
             self._start_timer()
 
+    @property
+    def _is_stray(self) -> bool:
+        """Whether what came is no request yet, and nobody else waits for the rest of it."""
+        answered = self._current is None or self._current.response_complete
+        return answered and self.timeout_keep_alive_task is None
+
     def on_message_begin(self) -> None:
-        """Start the time of this request."""
+        """Begin a request, with a time of its own."""
         super().on_message_begin()
         self._outlet.offer(cast("Scope", self.scope))
         self._arriving = self._in_head = True
         self._head_told = self._head_fed = 0
         self._stop_timer()
-        self._start_timer()
-
-    def on_url(self, url: bytes) -> None:
-        """Bound it."""
-        super().on_url(url)
-        self._count(len(url))
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        """Bound them."""
-        super().on_header(name, value)
-        self._count(len(name) + len(value))
 
     def on_headers_complete(self) -> None:
         """Begin to answer."""
         self._in_head = False
+        self._head_told = len(self.url) + sum(len(name) + len(at) for name, at in self.headers)
+        if self._head_told > self._settings.max_head:
+            # The parser gives up, and uvicorn calls send_400_response.
+            raise ValueError("too long")
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
@@ -117,12 +125,6 @@ class HttpProtocol(HttpToolsProtocol):
         """Leave the connection to the other protocol."""
         self._stop_timer()
         super().handle_websocket_upgrade()
-
-    def _count(self, size: int) -> None:
-        self._head_told += size
-        if self._head_told > self._settings.max_head:
-            # The parser gives up, and uvicorn calls send_400_response.
-            raise ValueError("too long")
 
     # ── refusals ─────────────────────────────────────────────────────────────────────────────
 
@@ -156,6 +158,26 @@ class HttpProtocol(HttpToolsProtocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+    def _watch_reading(self) -> None:
+        """Drop the connection if the client takes no byte of its answer.
+
+        Those who follow a feed watch that themselves, and earlier.
+        """
+        unsent = self.transport.get_write_buffer_size()
+
+        def look() -> None:
+            if self.transport.get_write_buffer_size() == unsent:
+                self.transport.abort()
+            else:
+                self._watch_reading()
+
+        self._stall_timer = self.loop.call_later(2 * self._settings.stall_timeout, look)
+
+    def _stop_watching(self) -> None:
+        if self._stall_timer is not None:
+            self._stall_timer.cancel()
+            self._stall_timer = None
 
     def _out_of_time(self) -> None:
         self._timer = None

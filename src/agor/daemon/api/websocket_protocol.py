@@ -12,6 +12,7 @@ from typing import Any, cast
 
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.exceptions import InvalidState
+from websockets.frames import Frame
 
 from agor.daemon.api.answers import Scope, raw_answer
 from agor.daemon.api.outlet import Outlet
@@ -88,8 +89,21 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         if self.read_paused:
             self.read_paused = False
             self.transport.resume_reading()
-        timeout = self._settings.farewell_timeout
-        self.close_timer = self.loop.call_later(timeout, self.transport.abort)
+        self.close_timer = self._hang_up_soon()
+
+    def handle_close(self, event: Frame) -> None:
+        """Let the client go; one that does not read its good-bye is hung up on."""
+        super().handle_close(event)
+        self._hang_up_soon()
+
+    def handle_parser_exception(self) -> None:
+        """Close on what is no WebSocket frame."""
+        super().handle_parser_exception()
+        self._hang_up_soon()
+
+    def _hang_up_soon(self) -> asyncio.TimerHandle:
+        # Closing waits until all is sent, and that may be never.
+        return self.loop.call_later(self._settings.farewell_timeout, self.transport.abort)
 
     # ── signs of life ────────────────────────────────────────────────────────────────────────
 
