@@ -50,13 +50,24 @@ class Family(Form):
 
 
 class HelloResult(Form):
-    """Who answers, and what it has started."""
+    """Who answers."""
 
     version: str
     user: str
     uid: int
     process: Process
-    families: list[Family]
+
+
+class FindParams(Form):
+    """Which executor is looked for."""
+
+    executor_id: Identifier
+
+
+class Found(Form):
+    """What the launcher knows under that name, if anything."""
+
+    family: Family | None = None
 
 
 class SignalParams(Form):
@@ -85,6 +96,7 @@ class ExitReport(Form):
 
 HELLO = Method("hello", Nothing, HelloResult)
 SPAWN = Method("spawn", SpawnParams, Family)
+FIND_FAMILY = Method("find_family", FindParams, Found)
 SIGNAL_FAMILY = Method("signal_family", SignalParams, Counted)
 COUNT_FAMILY = Method("count_family", Family, Counted)
 #: End once nothing that was started is left.

@@ -7,6 +7,8 @@ import contextlib
 import errno
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import msgspec
@@ -264,3 +266,77 @@ async def test_a_pool_that_could_not_open_refuses_claims(
     with pytest.raises(PoolClosed):
         await soon(pool.acquire(claim("s")))
     await soon(pool.close(drain=True))
+
+
+async def test_a_launcher_that_comes_to_a_spawn_too_late_starts_nobody_who_is_not_known(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("agor.daemon.pool.ladder._ASK", 1.0)
+    async with pool_in(folder, connection_timeout=1.0, stop_timeout=1.0, spare_executors=0) as (
+        pool,
+        _,
+    ):
+        await soon(pool.acquire(claim("s")))
+        launcher = await launcher_of(pool)
+        os.kill(launcher, signal.SIGSTOP)
+        (link,) = pool._parts.launchers._links.values()
+        second = asyncio.create_task(pool.acquire(claim("t")))
+        async with asyncio.timeout(PATIENCE):
+            while not link._waiting:
+                await asyncio.sleep(0)
+        second.cancel()
+        await asyncio.wait((second,))
+        async with asyncio.timeout(PATIENCE):
+            while len(pool.executors()) > 1:
+                await asyncio.sleep(0.01)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(launcher, signal.SIGCONT)
+        known = family_of(pool, "s").keeper
+        async with asyncio.timeout(PATIENCE):
+            while any(child != known for child in children(launcher)):
+                await asyncio.sleep(0.01)
+
+
+#: A launcher that cannot fork, and ends well if it tries again.
+CANNOT_FORK = """
+import os, socket
+from agor.executor.launcher import main, offspring
+
+tried = []
+
+def no_fork():
+    tried.append(1)
+    if len(tried) > 1:
+        os._exit(0)
+    raise BlockingIOError(11, "Resource temporarily unavailable")
+
+offspring.fork_keeper = no_fork
+listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+listener.bind("")
+listener.listen()
+main.Launcher(listener, 1, 5.0).run()
+raise SystemExit(3)
+"""
+
+
+def test_a_launcher_that_cannot_fork_a_spare_now_tries_again_later():
+    done = subprocess.run(
+        [sys.executable, "-c", CANNOT_FORK], capture_output=True, timeout=PATIENCE, check=False
+    )
+    assert done.returncode == 0, done.stderr.decode()
+
+
+async def test_without_a_descriptor_to_watch_a_keeper_its_end_is_still_seen(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def none_left(_: int) -> int:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    async with pool_in(folder) as (pool, side):
+        await soon(pool.acquire(claim("warm")))
+        monkeypatch.setattr("agor.daemon.pool.pooled.os.pidfd_open", none_left)
+        await soon(pool.acquire(claim("s")))
+        monkeypatch.undo()
+        os.kill(family_of(pool, "s").executor.pid, signal.SIGKILL)
+        await side.until(lambda: side.endings)
+        assert side.endings[-1].signal == signal.SIGKILL

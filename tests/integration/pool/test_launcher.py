@@ -17,7 +17,7 @@ from agor.environments.identity import UnixIdentity
 from agor.environments.launching import LauncherLink, bind_control, start_launcher
 from agor.errors import Disconnected, RpcError
 from agor.executor.launcher.keeper import LOG_BYTES, append_bounded
-from agor.linux import is_alive
+from agor.linux import children, is_alive, kill_family
 from agor.protocol.launching import (
     COUNT_FAMILY,
     RETIRE,
@@ -40,11 +40,10 @@ async def started(folder: Path) -> AsyncIterator[tuple[LauncherLink, subprocess.
         process = start_launcher(UnixIdentity.current(), listener, folder / "log", arguments)
         link = LauncherLink.connect(folder / "l.sock")
     assert link is not None
-    await link.greet(PATIENCE)
+    hello = await link.greet(PATIENCE)
     yield link, process
     if link.open:
-        for family in (await link.greet(PATIENCE)).families:
-            await link.call(SIGNAL_FAMILY, SignalParams(family=family, signal=9), timeout=PATIENCE)
+        kill_family(children(hello.process.pid))
     link.close()
     await soon(asyncio.to_thread(process.wait, PATIENCE))
 

@@ -18,6 +18,7 @@ from tests.integration.pool.side import (
     soon,
     tree_of,
 )
+from tests.integration.pool.test_deaths import family_of
 
 from agor.daemon.pool.settings import PoolSettings
 from agor.errors import AgorError, BadInput, Disconnected, ExecutorFailed, PoolClosed, PoolExhausted
@@ -234,7 +235,7 @@ async def test_an_executor_that_gives_no_first_answer_in_time_is_given_up(folder
         first = await soon(pool.acquire(claim("first")))
         (link,) = pool._parts.launchers._links.values()
         hello = await link.greet(PATIENCE)
-        known = {hello.process.pid, *tree_of(first), *(each.keeper.pid for each in hello.families)}
+        known = {hello.process.pid, *tree_of(first), family_of(pool, "first").keeper.pid}
         spares: list[Process] = []
         async with asyncio.timeout(PATIENCE):
             # The next one, with its keeper, is forked ahead and waits for its task.

@@ -16,8 +16,14 @@ from agor.daemon.pool.parts import Parts
 from agor.environments.identity import UnixIdentity
 from agor.errors import AgorError
 from agor.execution import ExecutionEnvironment
-from agor.protocol.launching import COUNT_FAMILY, HELLO, SIGNAL_FAMILY, Family, SignalParams
-from agor.protocol.methods import Nothing
+from agor.protocol.launching import (
+    COUNT_FAMILY,
+    FIND_FAMILY,
+    SIGNAL_FAMILY,
+    Family,
+    FindParams,
+    SignalParams,
+)
 
 #: Signals in their order, each with the seconds to wait for what it does.
 _STEPS = ((SIGTERM, 2.0), (SIGKILL, 10.0))
@@ -79,11 +85,11 @@ class Ladder:
         """
         ask, own = self.parts.launchers.ask, self.environment.executor_id
         with contextlib.suppress(AgorError):
-            hello = await ask(self.identity, HELLO, Nothing(), timeout=_ASK)
-            for family in hello.families:
-                if family.executor_id == own:
-                    params = SignalParams(family=family, signal=SIGKILL)
-                    await ask(self.identity, SIGNAL_FAMILY, params, timeout=_ASK)
+            asked = FindParams(executor_id=own)
+            family = (await ask(self.identity, FIND_FAMILY, asked, timeout=_ASK)).family
+            if family is not None:
+                params = SignalParams(family=family, signal=SIGKILL)
+                await ask(self.identity, SIGNAL_FAMILY, params, timeout=_ASK)
 
     async def _signal(self, number: int) -> None:
         if number == SIGKILL and self.cgroup is not None:

@@ -76,11 +76,14 @@ class Launchers:
         """Start another if one dies, before it is needed: it also ends what lost its keeper."""
         await link.wait_closed()
         log.warning("launcher_gone", user=identity.name)
-        await asyncio.sleep(_RESTART_PAUSE)
-        try:
-            await self.link(identity)
-        except AgorError as error:
-            log.error("launcher_not_replaced", user=identity.name, why=error.message)
+        for attempt in range(1, _ATTEMPTS + 1):
+            await asyncio.sleep(attempt * _RESTART_PAUSE)
+            try:
+                await self.link(identity)
+            except (AgorError, OSError) as error:
+                log.error("launcher_not_replaced", user=identity.name, why=str(error))
+            else:
+                return
 
     async def ask(
         self, identity: UnixIdentity, method: Method[P, R], params: P, *, timeout: float

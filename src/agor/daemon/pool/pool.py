@@ -229,7 +229,12 @@ class Pool:
 
     def _forget_if_empty(self, seat: _Seat) -> None:
         if seat.pooled is None:
-            self._seats.pop(seat.claim.session_id, None)
+            self._vacate(seat)
+
+    def _vacate(self, seat: _Seat) -> None:
+        # Somebody else may sit there by now.
+        if self._seats.get(seat.claim.session_id) is seat:
+            del self._seats[seat.claim.session_id]
 
     async def _wait_for(self, seat: _Seat) -> PooledExecutor | None:
         """Wait until it has come. None if those who wanted it before us gave up."""
@@ -267,10 +272,11 @@ class Pool:
 
     def _leave(self, seat: _Seat, ending: Ending) -> None:
         """An executor has ended: its place is free."""
-        session_id = seat.claim.session_id
-        self._seats.pop(session_id, None)
-        if timer := self._idle_timers.pop(session_id, None):
+        if self._seats.get(seat.claim.session_id) is seat and (
+            timer := self._idle_timers.pop(seat.claim.session_id, None)
+        ):
             timer.cancel()
+        self._vacate(seat)
         if seat.pooled is not None:
             self._making_room.discard(seat.pooled)
         self._places.give()

@@ -30,6 +30,7 @@ from agor.linux import is_alive
 from agor.protocol.launching import (
     SPAWN,
     Family,
+    Process,
     SpawnParams,
 )
 from agor.rpc import Limits, Peer, Routes, unix
@@ -41,6 +42,8 @@ _SPAWN_TIMEOUT = 10.0
 #: Seconds in which the end of a lost connection's executor should be heard of.
 _NEWS = 2.0
 _RECONNECT_PAUSE = 0.1
+#: Seconds between two looks at a keeper that cannot be watched.
+_LOOK_INTERVAL = 0.25
 #: Seconds in which the last that a dead executor sent must have been read.
 _LAST_WORDS = 0.5
 
@@ -174,9 +177,19 @@ class PooledExecutor:
         except ProcessLookupError:
             self._on_keeper_gone()
             return
+        except OSError as error:
+            # Out of descriptors, it may be. It runs, and somebody must see its end.
+            self.log.warning("watched_by_looking", why=error.strerror)
+            self._begin(self._look_at(family.keeper))
+            return
         asyncio.get_running_loop().add_reader(self._pidfd, self._on_keeper_gone)
         if not is_alive(family.keeper):
             self._on_keeper_gone()
+
+    async def _look_at(self, keeper: Process) -> None:
+        while is_alive(keeper):  # noqa: ASYNC110 - there is no event of it
+            await asyncio.sleep(_LOOK_INTERVAL)
+        self._on_keeper_gone()
 
     def _on_keeper_gone(self) -> None:
         if self._pidfd is not None:

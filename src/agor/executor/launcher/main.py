@@ -28,12 +28,15 @@ from agor.executor.launcher.rehearsal import rehearse
 from agor.linux import become_subreaper, process_of
 from agor.protocol.launching import (
     COUNT_FAMILY,
+    FIND_FAMILY,
     HELLO,
     RETIRE,
     SIGNAL_FAMILY,
     SPAWN,
     Counted,
     Family,
+    FindParams,
+    Found,
     HelloResult,
     SignalParams,
     SpawnParams,
@@ -108,6 +111,7 @@ class Launcher:
         self._handlers: Handlers = {
             HELLO.name: (ParamsReader(Nothing), self._hello),
             SPAWN.name: (ParamsReader(SpawnParams), self._spawn),
+            FIND_FAMILY.name: (ParamsReader(FindParams), self._find),
             SIGNAL_FAMILY.name: (ParamsReader(SignalParams), self._signal),
             COUNT_FAMILY.name: (ParamsReader(Family), self._count),
             RETIRE.name: (ParamsReader(Nothing), self._retire),
@@ -202,8 +206,10 @@ class Launcher:
             user=self.user,
             uid=os.getuid(),
             process=own,
-            families=list(self._offspring.families.values()),
         )
+
+    def _find(self, params: FindParams, _: list[int]) -> Found:
+        return Found(family=self._offspring.families.get(params.executor_id))
 
     def _spawn(self, params: SpawnParams, fds: list[int]) -> Family:
         return self._offspring.start(params, fds)
