@@ -46,7 +46,7 @@ class EventView:
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._live = Live(console=console, transient=True, refresh_per_second=12)
+        self._live = self._new_live()
         self._kinds: dict[str, str] = {}
         self._names: dict[str, str] = {}
         self._reasons: dict[str, str] = {}
@@ -70,7 +70,12 @@ class EventView:
 
     def resume(self) -> None:
         """Take it back."""
+        # Another one: it would begin by wiping out what was shown meanwhile.
+        self._live = self._new_live()
         self._live.start()
+
+    def _new_live(self) -> Live:
+        return Live(console=self._console, transient=True, refresh_per_second=12)
 
     def show(self, event: Event) -> None:
         """Show the next event."""

@@ -29,6 +29,8 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
     def __init__(self, settings: ApiSettings, **for_uvicorn: Any) -> None:
         super().__init__(**for_uvicorn)
         self._settings = settings
+        #: The answer to the last ping, for when the client reads again.
+        self._owed_pong = b""
 
     @classmethod
     def of(cls, scope: Scope) -> WebSocketProtocol:
@@ -51,9 +53,12 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         self._outlet.pause()
 
     def resume_writing(self) -> None:
-        """Pass it on."""
+        """Pass it on, and make up for what was left out meanwhile."""
         super().resume_writing()
         self._outlet.resume()
+        if self._owed_pong and not self.close_sent:
+            self.transport.write(self._owed_pong)
+        self._owed_pong = b""
 
     def run_asgi(self) -> Any:
         """Give the application what it needs of us."""
@@ -108,10 +113,12 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
     # ── signs of life ────────────────────────────────────────────────────────────────────────
 
     def handle_ping(self) -> None:
-        """Answer it, unless answers pile up: then the last one counts, as RFC 6455 allows."""
+        """Answer it; if answers would pile up, only the last, as RFC 6455 allows."""
         pong = b"".join(self.conn.data_to_send())
         if not self._outlet.congested:
             self.transport.write(pong)
+        elif pong:
+            self._owed_pong = pong
 
     def send_keepalive_ping(self) -> None:
         """Ask for a sign of life. One that is behind with reading is watched by the outlet."""

@@ -1,8 +1,10 @@
 """Moving what was committed from SQLite's write-ahead log into the database file.
 
 It is done in a thread of its own, so that commits do not wait for it. While commits go on without a
-pause it never catches up with them, and the log would grow without end: past `LOG_FRAMES` the
-writer itself does the rest, between two commits, and starts the log anew.
+pause it never catches up with them; so the writer moves the little that is left, between two
+commits, and the next one starts the log anew. That bounds the log, and to write over it takes half
+the time of making it longer. Readers can be in the way of starting anew: past `LOG_FRAMES` the
+writer waits for them a little.
 
 Before its version 3.51.3 SQLite could damage a database if a checkpoint of a log that was moved
 already began in the very moment in which a commit starts that log anew. So one begins only when
@@ -29,9 +31,9 @@ log = structlog.get_logger("agor.store")
 
 #: Bytes committed before it is worth the while.
 _WORTH_BYTES = 4 * 1024 * 1024
-#: Pages in the log before the writer has to wait for them to be moved.
+#: Pages in the log past which the writer waits for readers.
 LOG_FRAMES = LOG_BYTES // PAGE_BYTES
-#: How long the writer waits for readers that still need the log.
+#: … so long.
 _PATIENCE_MS = 100
 
 
@@ -40,8 +42,8 @@ class Checkpoints:
 
     def __init__(self, file: DatabaseFile) -> None:
         self._file = file
-        #: Pages in the log at which it is the writer's turn.
-        self._limit = LOG_FRAMES
+        #: Pages that the log had at last, and how many are too many.
+        self._frames, self._limit = 0, LOG_FRAMES
         self._bell = threading.Event()
         self._closing = False
         self._unmoved = 0
@@ -76,22 +78,28 @@ class Checkpoints:
             self._bell.set()
 
     def finish(self, connection: sqlite3.Connection) -> None:
-        """The writer moves the rest, if the log is too long. Between two transactions."""
+        """The writer moves what is left, if it is its turn. Between two transactions."""
         if not self._over:
             return
         try:
-            connection.execute(f"PRAGMA busy_timeout = {_PATIENCE_MS}")
-            busy, frames, _ = connection.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()
-            connection.execute(f"PRAGMA busy_timeout = {int(BUSY_SECONDS * 1000)}")
-            # Who reads for so long would make each commit wait: let it grow before the next try.
-            self._limit = frames + LOG_FRAMES if busy else LOG_FRAMES
-            if busy:
-                log.warning("log_not_emptied", database=str(self._file.path), pages=frames)
+            if self._frames < self._limit:
+                connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+            else:
+                self._insist(connection)
         except sqlite3.Error as error:
             self._failed(error)
         self._written = self._file.log_written()
         self._mark = self._begun
         self._over = False
+
+    def _insist(self, connection: sqlite3.Connection) -> None:
+        connection.execute(f"PRAGMA busy_timeout = {_PATIENCE_MS}")
+        busy, frames, _ = connection.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()
+        connection.execute(f"PRAGMA busy_timeout = {int(BUSY_SECONDS * 1000)}")
+        # Who reads for so long would make commits wait again and again: let it grow a while.
+        self._limit = frames + LOG_FRAMES if busy else LOG_FRAMES
+        if busy:
+            log.warning("log_not_emptied", database=str(self._file.path), pages=frames)
 
     def _run(self) -> None:
         connection: sqlite3.Connection | None = None
@@ -121,11 +129,10 @@ class Checkpoints:
         log.warning("checkpoint_failed", database=str(self._file.path), why=str(error))
 
     def _move(self, connection: sqlite3.Connection) -> None:
-        _, frames, _ = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+        _, self._frames, _ = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
         self._written = self._file.log_written()
         self._mark = self._begun
-        if frames >= self._limit:
-            self._over = True
+        self._over = True
 
 
 def _growth(group: list[Waiting]) -> int:

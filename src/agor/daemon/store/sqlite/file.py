@@ -9,19 +9,22 @@ from __future__ import annotations
 import fcntl
 import os
 import sqlite3
+import time
 from pathlib import Path
 
 from agor.daemon.store.migrate import VERSION_TABLE, needs_upgrade, upgrade
 from agor.daemon.store.sqlite import faults
 from agor.errors import StoreUnavailable, StoreUnusable
 
-#: Events of up to a quarter of a page share it; a larger one takes pages of its own.
-PAGE_BYTES = 8192
+#: SQLite's own default.
+PAGE_BYTES = 4096
 #: How long a statement waits for another program's lock.
 BUSY_SECONDS = 5.0
 #: The log's file is not kept larger than this once it is emptied.
 LOG_BYTES = 64 * 1024 * 1024
 
+#: How often it is looked whether the file is still there.
+_CHECK_SECONDS = 0.2
 #: Free space below which a full disk is taken to be full still.
 _SPACE_BYTES = 1024 * 1024
 
@@ -37,6 +40,7 @@ class DatabaseFile:
         self._lock: int | None = None
         #: Kept open so that the log stays the same file, whichever connection is closed.
         self._anchor: sqlite3.Connection | None = None
+        self._checked = -_CHECK_SECONDS
         self._identities: tuple[_Identity | None, _Identity | None] = (None, None)
 
     def claim(self) -> None:
@@ -104,8 +108,6 @@ class DatabaseFile:
         """Bring the schema up to date, and see that the database can be written."""
         try:
             anchor = self._anchor = self.connect()
-            # Of a new database; one that is there stays as it is.
-            anchor.execute(f"PRAGMA page_size = {PAGE_BYTES}")
             (mode,) = anchor.execute("PRAGMA journal_mode = WAL").fetchone()
             if mode != "wal":
                 raise StoreUnusable(
@@ -120,8 +122,13 @@ class DatabaseFile:
             raise faults.unusable(error, self.path) from error
 
     def check(self) -> None:
-        """Make sure that we do not write into a file that nobody will find again."""
-        if self._look() != self._identities:
+        """Make sure that we do not go on writing into a file that nobody will find again."""
+        now = time.monotonic()
+        if now < self._checked + _CHECK_SECONDS:
+            return
+        if self._look() == self._identities:
+            self._checked = now
+        else:
             raise StoreUnavailable(
                 f"the database {self.path} or its log was removed or replaced while in use",
                 hint="Stop the daemon, put the database back with its -wal file, start again.",
