@@ -29,7 +29,7 @@ _TEXT = r"^[^\x00]*$"
 Id = Annotated[str, Meta(min_length=1, max_length=64, pattern=_TEXT)]
 Name = Annotated[str, Meta(min_length=1, max_length=256, pattern=_TEXT)]
 Title = Annotated[str, Meta(max_length=500, pattern=_TEXT)]
-FolderPath = Annotated[str, Meta(min_length=1, max_length=4096, pattern=r"^/[^\x00]*$")]
+FolderPath = Annotated[str, Meta(min_length=1, max_length=4096, pattern=_TEXT)]
 Prompt = Annotated[str, Meta(min_length=1, max_length=1_000_000, pattern=_TEXT)]
 Reason = Annotated[str, Meta(max_length=10_000, pattern=_TEXT)]
 

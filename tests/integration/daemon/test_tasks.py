@@ -11,8 +11,8 @@ from agor.daemon.services.housekeeping import clean
 from agor.daemon.services.receipts import Receipt
 from agor.daemon.services.stamps import now
 from agor.daemon.store.base import Write
-from agor.errors import Conflict, NotFound, PoolExhausted
-from agor.protocol.api import SessionChange, TaskMove, TaskStop
+from agor.errors import Conflict, NotFound, PoolExhausted, Unprocessable
+from agor.protocol.api import NewSession, SessionChange, TaskMove, TaskStop
 from tests.integration.daemon.in_process import desk_in, soon
 
 #: The process in between gives what was said the time to leave.
@@ -201,3 +201,20 @@ async def test_what_nobody_can_ask_for_any_more_is_forgotten(folder: Path):
         assert await left() == [1, 1]
         await clean(store, now() + 8 * 24 * 3600 * 1000)
         assert await left() == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("workspace", "why"),
+    [
+        ("tmp", "not an absolute path"),
+        ("/nowhere/at/all", "not a folder"),
+        ("/etc/passwd", "not a folder"),
+        ("/etc/passwd/x", "not a folder"),
+        ("/" + "x" * 4000, "not a folder"),
+    ],
+)
+async def test_a_session_needs_a_folder_that_is_there(folder: Path, workspace: str, why: str):
+    async with desk_in(folder) as desk:
+        new = NewSession(agentic_tool="scripted", workspace=workspace)
+        with pytest.raises(Unprocessable, match=why):
+            await soon(desk.daemon.sessions.create(desk.who, new))

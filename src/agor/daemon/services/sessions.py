@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
+import errno
+import os
+import stat
 
 from msgspec import UNSET
 
@@ -42,7 +44,13 @@ class Sessions:
             raise Unprocessable(
                 f"environment: there is no kind {quoted(environment)}", hint='There is "local".'
             )
-        if not await asyncio.to_thread(_is_folder, new.workspace):
+        if not new.workspace.startswith("/"):
+            raise Unprocessable(
+                f"workspace: {quoted(new.workspace)} is not an absolute path",
+                hint="The daemon has no folder of its own to begin from.",
+            )
+        # In a thread: it may lie on a disk that does not answer.
+        if await asyncio.to_thread(_is_missing, new.workspace):
             raise Unprocessable(f"workspace: {quoted(new.workspace)} is not a folder here")
         created = now()
         row = SessionRow(
@@ -111,8 +119,11 @@ class Sessions:
             self._lives.forget(live)
 
 
-def _is_folder(path: str) -> bool:
+def _is_missing(path: str) -> bool:
+    """Tell whether there surely is no such folder. One that we cannot see may be its user's own."""
     try:
-        return Path(path).is_dir()
-    except (OSError, ValueError):
-        return False
+        return not stat.S_ISDIR(os.stat(path).st_mode)  # noqa: PTH116 - its errors tell apart
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return True
+    except OSError as error:
+        return error.errno == errno.ENAMETOOLONG

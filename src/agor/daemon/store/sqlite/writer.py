@@ -8,7 +8,6 @@ that is over, so that `available` tells the truth also when nobody dares to writ
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import queue
 import sqlite3
@@ -51,7 +50,6 @@ class Writer:
         self._checkpoints = checkpoints
         self._report = report
         self._on_end = on_end
-        self._loop = asyncio.get_running_loop()
         self._line: Line
         self._connection: sqlite3.Connection | None = None
         #: Rung when there is something to do and the thread sleeps. A ring too many does no harm.
@@ -71,8 +69,7 @@ class Writer:
         """There is something in the line. Cheap if the thread is at work: it looks again."""
         if self._asleep:
             self._asleep = False
-            # At the end of the tick: what else it hands in becomes durable with the same sync.
-            self._loop.call_soon(self._bell.put, None)
+            self._bell.put(None)
 
     def finish(self) -> None:
         """Write what is in the line, and end."""
