@@ -1,6 +1,7 @@
 """agor runs coding agents safely, for a whole team, on your own machines.
 
-This is the public API. Whatever is not listed in `__all__` may change without notice.
+This is the public API, together with `agor.client`, which is imported by those who need it: it is
+heavy. Whatever else is not listed in `__all__` may change without notice.
 """
 
 from agor.errors import AgorError, Disconnected, RpcError

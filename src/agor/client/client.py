@@ -39,6 +39,8 @@ from agor.protocol.api import (
 from agor.protocol.methods import PermissionMode
 from agor.protocol.validation import quoted
 
+_ATTEMPTS = 8
+_RECONNECT_TIMEOUT = 60.0
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
@@ -55,8 +57,8 @@ class Client:
         url: str,
         token: str,
         *,
-        attempts: int = 8,
-        reconnect_timeout: float | None = 60.0,
+        attempts: int = _ATTEMPTS,
+        reconnect_timeout: float | None = _RECONNECT_TIMEOUT,
         find: Find | None = None,
     ) -> None:
         address = fixed(url, token)
@@ -67,14 +69,23 @@ class Client:
         self._feeds: WeakSet[Feed] = WeakSet()
 
     @classmethod
-    def local(cls, home: Home | None = None, **options: Any) -> Self:
+    def local(
+        cls,
+        home: Home | None = None,
+        *,
+        attempts: int = _ATTEMPTS,
+        reconnect_timeout: float | None = _RECONNECT_TIMEOUT,
+    ) -> Self:
         """Make a client of this machine's daemon: the one of AGOR_HOME, if not told which.
 
         It finds the daemon again after a restart. Raises `DaemonNotRunning` if there is none now.
         """
         place = Home.find() if home is None else home
         address = of_home(place)
-        return cls(address.url, address.token, find=lambda: of_home(place), **options)
+        return cls(
+            address.url, address.token, find=lambda: of_home(place),
+            attempts=attempts, reconnect_timeout=reconnect_timeout,
+        )  # fmt: skip
 
     def __repr__(self) -> str:
         return f"Client({self._url!r})"

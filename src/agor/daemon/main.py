@@ -74,8 +74,7 @@ class Daemon:
         self.finisher = Finisher(self.tokens, self.permissions, self.metrics)
         self.intake = Intake(
             self.store, self.runs, self.tokens, self.permissions, NoKeys(), self.finisher,
-            # What an honest executor may have sent without an answer, and some more.
-            most_held=2 * execution.outbox_bytes + 2 * execution.max_line_bytes,
+            outbox_bytes=execution.outbox_bytes, max_line=execution.max_line_bytes,
         )  # fmt: skip
         self.intake.end_executor = self._end_executor
         self.executors = self._make_executors()

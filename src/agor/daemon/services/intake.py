@@ -47,6 +47,9 @@ log = structlog.get_logger("agor.intake")
 
 _decode = msgspec.json.Decoder(ReportMessageParams).decode
 _MARKS = (BlockStart, BlockUpdate, BlockComplete, TaskResult)
+#: Seconds, and bytes, of events that are acknowledged together.
+_ACK_AFTER = 0.25
+_ACK_BYTES = 256 * 1024
 #: Characters of a dead executor's last words that are shown.
 _LAST_WORDS = 2000
 
@@ -66,7 +69,8 @@ class Intake:
         keys: Keys,
         finisher: Finisher,
         *,
-        most_held: int,
+        outbox_bytes: int,
+        max_line: int,
     ) -> None:
         self._store = store
         self._runs = runs
@@ -74,7 +78,10 @@ class Intake:
         self._permissions = permissions
         self._keys = keys
         self._finisher = finisher
-        self._most_held = most_held
+        # What an honest executor may have sent without an answer, and some more.
+        self._most_held = 2 * outbox_bytes + 2 * max_line
+        #: So much is acknowledged at once, long before an outbox is full.
+        self._ack_bytes = min(_ACK_BYTES, outbox_bytes // 4)
         self._work: set[asyncio.Task[None]] = set()
         #: Those that are being ended; nothing of theirs is taken any more.
         self._outcasts: set[str] = set()
@@ -135,7 +142,7 @@ class Intake:
             run.live.channel.line.append(entry)
             entry.done.add_done_callback(lambda done: self._stored(writer, done))
         elif writer.repeated and run.stored:
-            writer.environment.acknowledge(run.task_id, run.stored)
+            self._acknowledge(run, writer.environment)
         if writer.result is not None:
             run.result = writer.result
             self._begin(self._end(run, writer.result))
@@ -150,7 +157,20 @@ class Intake:
             self._cast_out(writer.environment, "its events cannot be stored")
             return
         run.stored = max(run.stored, entry.upto)
-        writer.environment.acknowledge(run.task_id, run.stored)
+        run.unacknowledged += entry.size
+        if run.result is not None or run.unacknowledged >= self._ack_bytes:
+            self._acknowledge(run, writer.environment)
+        elif run.ack_timer is None:
+            # Not at once: it would wake the executor as often as it tells us something.
+            loop = asyncio.get_running_loop()
+            run.ack_timer = loop.call_later(_ACK_AFTER, self._acknowledge, run, writer.environment)
+
+    def _acknowledge(self, run: Run, environment: ExecutionEnvironment) -> None:
+        run.unacknowledged = 0
+        if run.ack_timer is not None:
+            run.ack_timer.cancel()
+            run.ack_timer = None
+        environment.acknowledge(run.task_id, run.stored)
 
     async def _end(self, run: Run, result: TaskResult) -> None:
         current = run.live.current

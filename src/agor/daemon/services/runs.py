@@ -43,6 +43,9 @@ class Run:
         self.stored = received
         #: Bytes that were taken and are not stored.
         self.held = 0
+        #: Bytes that are stored and not acknowledged, and when they will be.
+        self.unacknowledged = 0
+        self.ack_timer: asyncio.TimerHandle | None = None
         #: The blocks that are not complete; each id stands for the one that began last.
         self.blocks: dict[str, Begun] = {}
         self.block_count = 0

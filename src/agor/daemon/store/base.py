@@ -36,7 +36,10 @@ class Write(NamedTuple):
 
 
 class Store(Protocol):
-    """A database. All of it may raise `StoreUnavailable`, and then nothing has happened."""
+    """A database. All of it may raise `StoreUnavailable`, and then nothing has happened.
+
+    What can never be stored or asked is a bug of whoever asks, and a plain `StoreError`.
+    """
 
     @property
     def available(self) -> bool:

@@ -59,11 +59,12 @@ class Checkpoints:
         """Start the thread."""
         self._thread.start()
 
-    def close(self) -> None:
+    def close(self, *, wait: bool) -> None:
         """End the thread."""
         self._closing = True
         self._bell.set()
-        self._thread.join()
+        if wait:
+            self._thread.join()
 
     def begin(self) -> None:
         """The writer begins a transaction."""

@@ -140,10 +140,10 @@ class DatabaseFile:
         return disk.f_bavail * disk.f_frsize >= _SPACE_BYTES
 
     def log_written(self) -> int:
-        """Tell when the log was written last, in nanoseconds; 0 if there is none."""
+        """Tell when the log was written last, in nanoseconds; 0 if it cannot be seen."""
         try:
             return self._log.stat().st_mtime_ns
-        except FileNotFoundError:
+        except OSError:
             return 0
 
     def _look(self) -> tuple[_Identity | None, _Identity | None]:
@@ -157,8 +157,8 @@ def touch(connection: sqlite3.Connection) -> None:
 
 def _identity(path: Path) -> _Identity | None:
     try:
-        found = os.stat(path)  # noqa: PTH116 - before every commit
-    except FileNotFoundError:
+        found = path.stat()
+    except OSError:
         return None
     return found.st_dev, found.st_ino
 

@@ -43,12 +43,11 @@ class Readers:
             self._threads, self._events, number, after, limit_rows, limit_bytes
         )
 
-    def close(self) -> None:
-        """Wait for the questions under way, and close the connections."""
-        self._threads.shutdown(cancel_futures=True)
-        for connection in self._connections:
+    def close(self, *, wait: bool) -> None:
+        """End the threads, and close the connections of those that have ended."""
+        self._threads.shutdown(wait=wait, cancel_futures=True)
+        for connection in self._connections if wait else ():
             connection.close()
-        self._connections.clear()
 
     def _read(self, sql: str, values: Row) -> list[Row]:
         with self._connection() as connection:

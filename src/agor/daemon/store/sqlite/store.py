@@ -78,6 +78,7 @@ class SqliteStore:
             log.error("store_not_flushed", writes=self._line.held_writes)
             self._line.abandon()
             self._writer.finish()
+            self._end_the_others(wait=False)
         finally:
             sys.setswitchinterval(self._switch_seconds)
 
@@ -115,9 +116,9 @@ class SqliteStore:
             self._file.release()
             raise
 
-    def _end_the_others(self) -> None:
-        self._readers.close()
-        self._checkpoints.close()
+    def _end_the_others(self, *, wait: bool = True) -> None:
+        self._readers.close(wait=wait)
+        self._checkpoints.close(wait=wait)
 
     def _report(self, group: list[Waiting], refused: dict[int, StoreError]) -> None:
         """Hand a group's results to the event loop. Called by the writer."""

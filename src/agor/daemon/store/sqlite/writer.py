@@ -79,9 +79,10 @@ class Writer:
     def _run(self) -> None:
         try:
             while group := self._next():
-                # Done even if the loop is gone: what was handed in gets written.
+                refused = self._commit(group)
+                # If the loop is gone: what was handed in is written all the same.
                 with contextlib.suppress(RuntimeError):
-                    self._report(group, self._commit(group))
+                    self._report(group, refused)
                 if self._connection is not None:
                     self._checkpoints.finish(self._connection)
         finally:
@@ -112,11 +113,8 @@ class Writer:
             failed = self._failed(error.__cause__ or error)
             self._bury()
             return refuse_all(group, failed)
-        except (sqlite3.Error, MemoryError) as error:
+        except Exception as error:  # noqa: BLE001 - whatever it was, nobody may wait for ever
             return refuse_all(group, self._failed(error))
-        except StoreUnavailable as error:
-            self.available = False
-            return refuse_all(group, error)
         self.available = True
         self._checkpoints.committed(group)
         return refused
@@ -144,16 +142,13 @@ class Writer:
             log.warning("still_failing", database=str(self._file.path), why=str(error))
 
     def _probe(self) -> None:
-        if not self._file.has_space():
-            return
         self._checkpoints.begin()
         try:
-            touch(self._connected())
-            self.available = True
-        except (sqlite3.Error, MemoryError) as error:
+            if self._file.has_space():
+                touch(self._connected())
+                self.available = True
+        except Exception as error:  # noqa: BLE001 - it is tried again
             self._failed(error)
-        except StoreUnavailable:
-            pass
 
     def _connected(self) -> sqlite3.Connection:
         self._file.check()
@@ -165,6 +160,8 @@ class Writer:
         self.available = False
         if faults.of_the_connection(error):
             self._disconnect()
+        if isinstance(error, StoreUnavailable):
+            return error
         return faults.unavailable(error, self._file.path)
 
     def _disconnect(self) -> None:
