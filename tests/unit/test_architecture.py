@@ -4,6 +4,8 @@ import ast
 import importlib
 import pkgutil
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -139,6 +141,12 @@ def test_the_rpc_layer_knows_no_method() -> None:
 def test_the_public_api_is_this_list() -> None:
     assert agor.__all__ == ["AgorError", "Disconnected", "RpcError", "__version__"]
     assert all(hasattr(agor, name) for name in agor.__all__)
+
+
+def test_importing_agor_alone_stays_light() -> None:
+    heavy = "{'httpx', 'websockets', 'sqlalchemy', 'uvicorn', 'asyncio'}"
+    code = f"import agor, sys; assert not {heavy} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=30)
 
 
 def test_importing_the_package_starts_nothing_and_prints_nothing(
