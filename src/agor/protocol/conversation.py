@@ -34,6 +34,11 @@ T = TypeVar("T")
 LONGEST_TEXT = 1_000_000
 
 
+def kept(words: str) -> str:
+    """Spell words as they can be kept: not every database takes a NUL."""
+    return words.replace("\0", "\N{REPLACEMENT CHARACTER}")
+
+
 class Text:
     """A text that grows, up to a bound."""
 
@@ -139,7 +144,7 @@ class _Block:
         """Change what the update has; the rest stays."""
         for name in ("status", "reason", "tool_input"):
             if (value := getattr(update, name)) is not None:
-                self._changes[name] = value
+                self._changes[name] = kept(value) if name == "reason" else value
 
     def show(self) -> Message:
         start, end = self._start, self.end

@@ -8,10 +8,10 @@ their number and the length, so a reader can tell whether it holds all of it.
 
 from __future__ import annotations
 
-from typing import Any, Literal, cast, get_args
+from typing import Annotated, Any, Literal, cast, get_args
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Meta, Raw, Struct
 
 from agor.errors import InvalidParams
 from agor.protocol.validation import UNREADABLE, name_the_field, quoted
@@ -19,6 +19,9 @@ from agor.protocol.validation import UNREADABLE, name_the_field, quoted
 BlockKind = Literal[
     "user_message", "text", "thinking", "tool_use", "tool_result", "subagent", "system", "error"
 ]
+#: Names are kept in a database: of sane length, and without NUL, which not every one takes.
+Name = Annotated[str, Meta(min_length=1, max_length=256, pattern=r"^[^\x00]*$")]
+Count = Annotated[int, Meta(ge=0, le=2**53)]
 ToolStatus = Literal["awaiting_permission", "running", "denied", "completed", "failed"]
 
 
@@ -42,7 +45,7 @@ class Problem(Struct, frozen=True, gc=False, omit_defaults=True):
 class BlockStart(Struct, frozen=True, gc=False, omit_defaults=True):
     """A block appears. The tool members belong to tool_use and tool_result."""
 
-    block_id: str
+    block_id: Name
     kind: BlockKind
     parent_tool_use_id: str | None = None
     tool_use_id: str | None = None
@@ -61,7 +64,7 @@ class BlockDelta(Struct, frozen=True, gc=False):
 class BlockUpdate(Struct, frozen=True, gc=False, omit_defaults=True):
     """A block changes in place; members that are absent stay as they were."""
 
-    block_id: str
+    block_id: Name
     status: ToolStatus | None = None
     tool_input: dict[str, Any] | None = None
     reason: str | None = None
@@ -70,9 +73,9 @@ class BlockUpdate(Struct, frozen=True, gc=False, omit_defaults=True):
 class BlockComplete(Struct, frozen=True, gc=False, omit_defaults=True):
     """A block is finished: this many deltas, this many characters."""
 
-    block_id: str
-    deltas: int
-    length: int
+    block_id: Name
+    deltas: Count
+    length: Count
     is_error: bool = False
 
 
@@ -82,7 +85,7 @@ class MetadataUpdate(Struct, frozen=True, gc=False, omit_defaults=True):
     model: str | None = None
     usage: TokenUsage | None = None
     cost: float | None = None
-    agent_session_id: str | None = None
+    agent_session_id: Name | None = None
 
 
 class Status(Struct, frozen=True, gc=False, omit_defaults=True):
@@ -103,9 +106,9 @@ class TaskResult(Struct, frozen=True, gc=False, omit_defaults=True):
     """How the task ended: always its last event, and the result of `execute_prompt`."""
 
     status: Literal["completed", "failed", "cancelled"]
-    message_count: int
+    message_count: Count
     token_usage: TokenUsage
-    agent_session_id: str | None = None
+    agent_session_id: Name | None = None
     cost: float | None = None
     error: Problem | None = None
 

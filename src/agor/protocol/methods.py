@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Raw, Struct
 
-from agor.protocol.events import EventType, TaskResult
+from agor.protocol.events import EventType, Name, TaskResult
 from agor.protocol.validation import Method, Notice
 
 #: The major number must be the same on both ends.
@@ -239,10 +239,10 @@ class RequestPermissionParams(Form):
 
     session_token: Token
     task_id: Identifier
-    request_id: Identifier
-    tool_name: str
+    request_id: Name
+    tool_name: Name
     tool_input: dict[str, Any]
-    tool_use_id: str | None = None
+    tool_use_id: Name | None = None
 
 
 class RequestPermissionResult(Form):

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from agor.daemon.services.line import Entry, Line
-from agor.daemon.store.base import Store, Write
-from agor.errors import Conflict, StoreUnavailable
+from agor.daemon.store.base import Statement, Store, Write
+from agor.errors import Conflict, StoreError, StoreUnavailable
 from tests.integration.daemon.in_process import Reader, desk_in, soon
 
 
@@ -131,3 +131,23 @@ async def test_at_the_end_of_the_daemon_nobody_waits_for_a_store_that_cannot_wri
         with pytest.raises(StoreUnavailable):
             await soon(entry.done)
         await soon(line.flushed())
+
+
+async def test_an_entry_that_cannot_be_stored_fails_alone(folder: Path):
+    async with desk_in(folder) as desk:
+        session = await desk.session()
+        number = (await desk.daemon.lives.get(session)).row.number
+        told: list[tuple[int, int]] = []
+        line = Line(
+            number, 1, desk.daemon.store, lambda first, bodies: told.append((first, len(bodies)))
+        )
+        poison = Statement("INSERT INTO nowhere VALUES (?)", (1,))
+        before, bad, after = Entry(), Entry([poison], patient=True), Entry(patient=True)
+        for entry in (before, bad, after):
+            entry.tell("log", None, {})
+            line.append(entry)
+        assert await soon(before.done) == 2
+        with pytest.raises(StoreError):
+            await soon(bad.done)
+        assert await soon(after.done) == 3
+        assert told == [(2, 1), (3, 1)]

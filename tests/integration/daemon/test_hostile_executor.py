@@ -56,6 +56,22 @@ async def go_on_after_the_end(executor: Hostile, params: ExecutePromptParams) ->
     executor.report(params, 2)
 
 
+async def count_beyond_all_numbers(executor: Hostile, params: ExecutePromptParams) -> None:
+    executor.report(
+        params, 1, event_type="block_start", event_data=Raw(b'{"block_id":"a","kind":"text"}')
+    )
+    endless = Raw(b'{"block_id":"a","deltas":0,"length":1%b}' % (b"0" * 30))
+    executor.report(params, 2, event_type="block_complete", event_data=endless)
+    executor.end(params, 3)
+
+
+async def name_a_block_nul(executor: Hostile, params: ExecutePromptParams) -> None:
+    executor.report(
+        params, 1, event_type="block_start",
+        event_data=Raw(b'{"block_id":"a\\u0000","kind":"text"}'),
+    )  # fmt: skip
+
+
 async def flood(executor: Hostile, params: ExecutePromptParams) -> None:
     for number in range(1, 4000):
         executor.report(params, number, {"level": "info", "message": "x" * 1000})
@@ -63,7 +79,7 @@ async def flood(executor: Hostile, params: ExecutePromptParams) -> None:
 
 LIES = [
     forge_a_token, name_another_task, leave_a_gap, begin_in_the_middle, talk_nonsense,
-    invent_an_event, flood,
+    invent_an_event, count_beyond_all_numbers, name_a_block_nul, flood,
 ]  # fmt: skip
 
 

@@ -50,7 +50,7 @@ def spelled(event_type: str, task_id: str | None, data: bytes, at: int) -> bytes
 class Entry:
     """What is appended together: events, and the statements that go with them."""
 
-    __slots__ = ("_statements", "done", "events", "make_statements", "patient", "size", "taken")
+    __slots__ = ("_statements", "done", "events", "make_statements", "patient", "size")
 
     def __init__(
         self,
@@ -65,8 +65,6 @@ class Entry:
         self._statements = list(statements)
         self.make_statements = make_statements
         self.patient = patient
-        #: Whether a commit has begun, so that nothing can be added.
-        self.taken = False
         #: The sequence of its last event, once it is durable.
         self.done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
@@ -109,6 +107,8 @@ class Line:
         self._work: asyncio.Task[None] | None = None
         self._hurry = asyncio.Event()
         self._patient = True
+        #: So many of the next are committed alone: one of them cannot be stored.
+        self._one_by_one = 0
 
     @property
     def idle(self) -> bool:
@@ -147,44 +147,59 @@ class Line:
             self._work = None
 
     def _take(self) -> list[Entry]:
+        if self._one_by_one:
+            self._one_by_one -= 1
+            return [self._waiting.popleft()]
         taken: list[Entry] = []
         events = size = 0
         while self._waiting and events < _MOST_EVENTS and size < _MOST_BYTES:
             entry = self._waiting.popleft()
-            entry.taken = True
             taken.append(entry)
             events += len(entry.events)
             size += entry.size
         return taken
 
     async def _commit(self, entries: list[Entry]) -> None:
-        statements: list[Statement] = []
-        bodies: list[bytes] = []
-        first = sequence = self.committed + 1
-        for entry in entries:
-            statements += entry.statements(sequence)
-            for event in entry.events:
-                bodies.append(b'{"sequence":%d%b' % (sequence, event))
-                sequence += 1
-        number = self._number
-        rows = [StoredEvent(number, first + i, body) for i, body in enumerate(bodies)]
+        first = self.committed + 1
         try:
-            await self._store.commit(Write(statements, rows))
+            write = self._spell(entries, first)
+            await self._store.commit(write)
         except StoreUnavailable as error:
             await self._hold(entries, error)
             return
-        except Exception as error:
-            log.exception("not_stored", session_number=number, events=len(bodies))
-            for entry in entries:
-                _fail(entry, error)
+        except Exception as error:  # noqa: BLE001 - whatever it is, somebody is told
+            self._single_out(entries, error)
             return
-        self.committed = sequence - 1
-        if bodies:
-            self._publish(first, bodies)
+        self.committed += len(write.events)
+        if write.events:
+            self._publish(first, [event.body for event in write.events])
         for entry in entries:
             first += len(entry.events)
             if not entry.done.done():
                 entry.done.set_result(first - 1)
+
+    def _spell(self, entries: list[Entry], sequence: int) -> Write:
+        """Number the events, and put all together that is to be committed."""
+        statements: list[Statement] = []
+        events: list[StoredEvent] = []
+        number = self._number
+        for entry in entries:
+            statements += entry.statements(sequence)
+            for event in entry.events:
+                events.append(
+                    StoredEvent(number, sequence, b'{"sequence":%d%b' % (sequence, event))
+                )
+                sequence += 1
+        return Write(statements, events)
+
+    def _single_out(self, entries: list[Entry], error: Exception) -> None:
+        """One of them cannot be stored, ever. It fails, and the others must not with it."""
+        if len(entries) > 1:
+            self._waiting.extendleft(reversed(entries))
+            self._one_by_one = len(entries)
+            return
+        log.error("not_stored", session_number=self._number, exc_info=error)
+        _fail(entries[0], error)
 
     async def _hold(self, entries: list[Entry], error: StoreUnavailable) -> None:
         """Fail those that will not wait, put the others back in their places, and pause."""

@@ -32,6 +32,8 @@ from agor.protocol.validation import quoted
 _KEPT = 128
 #: Seconds that a command waits for the one before it on the same session.
 _PATIENCE = 15.0
+#: Seconds that one who was told to go still waits to hear what became of its commit.
+_LAST_PATIENCE = 10.0
 
 
 class LiveSession:
@@ -103,16 +105,20 @@ async def _outlast(done: asyncio.Future[int]) -> None:
 
     The cancellation is not lost: it comes at the next thing that is waited for.
     """
-    task = asyncio.current_task()
-    cancelled = False
+    task, loop = asyncio.current_task(), asyncio.get_running_loop()
+    cancelled, patience = False, None
     while not done.done():
         try:
-            await asyncio.wait((done,))
+            await asyncio.wait((done,), timeout=patience)
         except asyncio.CancelledError:
-            cancelled = True
+            cancelled, patience = True, _LAST_PATIENCE
+        else:
+            if cancelled and not done.done():
+                # The daemon ends, and the store does not answer.
+                raise asyncio.CancelledError
     done.result()
     if cancelled and task is not None:
-        asyncio.get_running_loop().call_soon(task.cancel)
+        loop.call_soon(task.cancel)
 
 
 class LiveSessions:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+import msgspec
+
 from agor.daemon.pool.ending import Ending
 from agor.daemon.services.line import Entry
 from agor.daemon.services.live import LiveSession
@@ -13,6 +15,7 @@ from agor.daemon.store.base import Statement
 from agor.daemon.store.rows import MessageRow
 from agor.errors import InvalidParams
 from agor.execution import ExecutionEnvironment
+from agor.protocol.conversation import kept
 from agor.protocol.events import BlockComplete, BlockStart, BlockUpdate, TaskResult
 
 #: Blocks of one task. More is no conversation, and memory is not for giving away.
@@ -43,6 +46,8 @@ class Run:
         self.stored = received
         #: Bytes that were taken and are not stored.
         self.held = 0
+        #: What each kind of event begins with, behind its sequence.
+        self.heads: dict[str, bytes] = {}
         #: Bytes that are stored and not acknowledged, and when they will be.
         self.unacknowledged = 0
         self.ack_timer: asyncio.TimerHandle | None = None
@@ -55,6 +60,13 @@ class Run:
         #: How the executor itself ended, if it did.
         self.ending: Ending | None = None
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def head_of(self, kind: str) -> bytes:
+        """Spell what an event of this kind begins with."""
+        task = msgspec.json.encode(self.task_id)
+        head = b',"type":"%b","task_id":%b,"data":' % (kind.encode(), task)
+        self.heads[kind] = head
+        return head
 
 
 class StreamEntry(Entry):
@@ -104,8 +116,9 @@ def _statement(run: Run, event: Mark, data: bytes, block: Begun | None, sequence
     if isinstance(event, BlockComplete):
         return messages.complete(number, block.sequence, sequence, event.length, event.is_error)
     changed = None if event.tool_input is None else data
+    reason = None if event.reason is None else kept(event.reason)
     return messages.update(
-        number, block.sequence, status=event.status, reason=event.reason, tool_input=changed
+        number, block.sequence, status=event.status, reason=reason, tool_input=changed
     )
 
 
