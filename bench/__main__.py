@@ -11,12 +11,21 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from bench.feed.group import run as run_feed
+from bench.history.group import run as run_history
 from bench.machine import machine_facts
 from bench.results import BenchError, GroupResult, Options
 from bench.spawn.group import run as run_spawn
+from bench.store.group import run as run_store
 from bench.wire.group import run as run_wire
 
-GROUPS: dict[str, Callable[[Options], GroupResult]] = {"wire": run_wire, "spawn": run_spawn}
+GROUPS: dict[str, Callable[[Options], GroupResult]] = {
+    "wire": run_wire,
+    "spawn": run_spawn,
+    "store": run_store,
+    "feed": run_feed,
+    "history": run_history,
+}
 
 RESULTS = Path(__file__).parent / "results.json"
 ROUNDS = 5

@@ -12,6 +12,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from bench.machine import node_version
+
 BENCH = Path(__file__).parent
 PEERS = BENCH / "peers"
 BUILT = BENCH / "build"
@@ -40,17 +42,23 @@ def compiled(source: Path) -> str:
     return str(program)
 
 
-def node_modules(locked: Path = PEERS, folder: Path = INSTALLED / "node") -> Path:
-    """The folder with the npm packages of the lock file."""
+def node_modules(
+    locked: Path = PEERS, folder: Path = INSTALLED / "node", native: tuple[str, ...] = ()
+) -> Path:
+    """The folder with the npm packages of the lock file; only the `native` ones run scripts."""
     npm = tool("npm")
     inputs = [locked / "package.json", locked / "package-lock.json"]
-    made_from = _fingerprint(inputs, platform.machine())
+    # What is compiled is good for one version of Node only.
+    facts = [platform.machine(), *native, str(node_version()) if native else ""]
+    made_from = _fingerprint(inputs, *filter(None, facts))
     if not _is_stamped(folder, made_from):
         _empty(folder)
         for file in inputs:
             shutil.copy(file, folder)
         command = [npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
         _run("installing the npm peers", command, cwd=folder)
+        for package in native:
+            _run(f"building {package}", [npm, "rebuild", package, "--foreground-scripts"], folder)
         _stamp(folder, made_from)
     return folder / "node_modules"
 

@@ -20,19 +20,20 @@ class Statement(NamedTuple):
     values: Row = ()
 
 
-class StoredEvent(NamedTuple):
-    """One event of a session's feed, encoded as its clients get it."""
+class EventRun(NamedTuple):
+    """Events of a session's feed that follow each other, encoded as its clients get them."""
 
     session_number: int
-    sequence: int
-    body: bytes
+    #: The sequence of the first of them.
+    first: int
+    bodies: Sequence[bytes]
 
 
 class Write(NamedTuple):
     """What becomes durable together, or not at all."""
 
     statements: Sequence[Statement] = ()
-    events: Sequence[StoredEvent] = ()
+    events: Sequence[EventRun] = ()
 
 
 class Store(Protocol):

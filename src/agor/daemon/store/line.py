@@ -16,12 +16,10 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from operator import itemgetter
 
 from agor.daemon.store.base import Write
 from agor.errors import StoreError
 
-_body = itemgetter(2)
 #: What a row costs beside its values, roughly.
 _ROW = 64
 
@@ -133,10 +131,13 @@ def refuse_all(group: list[Waiting], error: StoreError) -> dict[int, StoreError]
 
 def _measure(write: Write) -> tuple[int, int]:
     """Count the rows and the bytes of a write."""
-    rows = len(write.events) + len(write.statements)
-    size = rows * _ROW + sum(map(len, map(_body, write.events)))
+    rows = len(write.statements)
+    size = 0
+    for run in write.events:
+        rows += len(run.bodies)
+        size += sum(map(len, run.bodies))
     for statement in write.statements:
         for value in statement.values:
             if isinstance(value, str | bytes):
                 size += len(value)
-    return rows, size
+    return rows, size + rows * _ROW

@@ -7,9 +7,10 @@ from agor.daemon.store.base import Row, Statement, Store
 from agor.daemon.store.rows import SessionRow
 
 _INSERT = mapping.insert("sessions", SessionRow, "session_id")
+#: What the agent calls the conversation does not vanish, whatever an older row says.
 _UPDATE = (
     "UPDATE sessions SET status = ?, title = ?, permission_mode = ?, model = ?, environment = ?,"
-    " agent_session_id = ?, updated_at = ? WHERE session_id = ?"
+    " agent_session_id = COALESCE(?, agent_session_id), updated_at = ? WHERE session_id = ?"
 )
 _SELECT = f"SELECT {mapping.columns(SessionRow)} FROM sessions"  # noqa: S608 - names of ours
 #: What goes with a session, by its id. The receipts of its requests stay until they are old.
@@ -31,6 +32,13 @@ def update(row: SessionRow) -> Statement:
         row.agent_session_id, row.updated_at, row.session_id,
     )  # fmt: skip
     return Statement(_UPDATE, changing)
+
+
+def agent_session(session_id: str, name: str) -> Statement:
+    """Store what the agent calls the conversation."""
+    return Statement(
+        "UPDATE sessions SET agent_session_id = ? WHERE session_id = ?", (name, session_id)
+    )
 
 
 def delete(row: SessionRow) -> list[Statement]:

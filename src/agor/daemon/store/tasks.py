@@ -13,7 +13,7 @@ _UPDATE = (
     " result = COALESCE(?, result), survivors = ?,"
     " received = CASE WHEN received > ? THEN received ELSE ? END WHERE task_id = ?"
 )
-_RECEIVED = "UPDATE tasks SET received = ? WHERE task_id = ? AND received < ?"
+RECEIVED = "UPDATE tasks SET received = ? WHERE task_id = ? AND received < ?"
 _SELECT = f"SELECT {mapping.columns(TaskRow)} FROM tasks"  # noqa: S608 - names of ours
 #: Word for word the condition of the partial index.
 _UNFINISHED = "status IN ('queued', 'dispatching', 'running', 'awaiting_permission', 'stopping')"
@@ -37,7 +37,7 @@ def update(row: TaskRow) -> Statement:
 
 def received(task_id: str, sequence: int) -> Statement:
     """Store up to where the events of its executor have come."""
-    return Statement(_RECEIVED, (sequence, task_id, sequence))
+    return Statement(RECEIVED, (sequence, task_id, sequence))
 
 
 def result(task_id: str, told: bytes) -> Statement:

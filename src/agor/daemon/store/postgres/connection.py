@@ -38,12 +38,14 @@ WHERE current_setting('synchronous_commit') = 'off'
 """
 
 
-async def connect(url: str, **settings: str) -> Connection:
+async def connect(
+    url: str, *, command_seconds: float | None = COMMAND_SECONDS, **settings: str
+) -> Connection:
     """Connect to the server."""
     return await asyncpg.connect(
         url,
         timeout=_CONNECT_SECONDS,
-        command_timeout=COMMAND_SECONDS,
+        command_timeout=command_seconds,
         server_settings={"application_name": "agor", "jit": "off", **settings},
     )
 
@@ -105,8 +107,11 @@ async def _upgrade(url: str) -> None:
     from sqlalchemy.ext.asyncio import create_async_engine
     from sqlalchemy.pool import NullPool
 
+    # A large table takes the time it takes.
     engine = create_async_engine(
-        "postgresql+asyncpg://", async_creator=lambda: connect(url), poolclass=NullPool
+        "postgresql+asyncpg://",
+        async_creator=lambda: connect(url, command_seconds=None),
+        poolclass=NullPool,
     )
     async with engine.begin() as begun:
         await begun.run_sync(upgrade)

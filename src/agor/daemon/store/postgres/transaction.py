@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from agor.daemon.store.base import Row, Statement, StoredEvent, Write
+from agor.daemon.store.base import Row, Statement, Write
 from agor.daemon.store.postgres import faults
 from agor.daemon.store.postgres.connection import Connection
 from agor.daemon.store.postgres.sql import translate
@@ -27,7 +27,7 @@ async def commit_together(connection: Connection, number: int, writes: Sequence[
     await _begin(connection, number)
     statements = [statement for write in writes for statement in write.statements]
     await _execute(connection, statements)
-    await _copy(connection, [event for write in writes for event in write.events])
+    await _copy(connection, [row for write in writes for row in _rows(write)])
     await _commit(connection)
 
 
@@ -70,7 +70,7 @@ async def _attempt(connection: Connection, write: Write) -> StoreError | None:
     await connection.execute("SAVEPOINT one")
     try:
         await _execute(connection, write.statements)
-        fresh = [event for event in write.events if not await _is_stored(connection, event)]
+        fresh = [row for row in _rows(write) if not await _is_stored(connection, *row)]
         await _copy(connection, fresh)
     except Exception as error:
         if faults.of_the_server(error, connection):
@@ -81,17 +81,22 @@ async def _attempt(connection: Connection, write: Write) -> StoreError | None:
     return None
 
 
-async def _is_stored(connection: Connection, event: StoredEvent) -> bool:
+def _rows(write: Write) -> Iterator[tuple[int, int, bytes]]:
+    """List the rows of a write's events."""
+    for number, first, bodies in write.events:
+        for sequence, body in enumerate(bodies, first):
+            yield number, sequence, body
+
+
+async def _is_stored(connection: Connection, number: int, sequence: int, body: bytes) -> bool:
     """Tell whether this very event is there already; another one in its place is an error."""
-    body = await connection.fetchval(
-        "SELECT body FROM events WHERE session_number = $1 AND sequence = $2", *event[:2]
+    found = await connection.fetchval(
+        "SELECT body FROM events WHERE session_number = $1 AND sequence = $2", number, sequence
     )
-    if body is None:
+    if found is None:
         return False
-    if body != event.body:
-        raise ValueError(
-            f"event {event.sequence} of session number {event.session_number} is another one"
-        )
+    if found != body:
+        raise ValueError(f"event {sequence} of session number {number} is another one")
     return True
 
 
@@ -109,6 +114,6 @@ def _runs(statements: Sequence[Statement]) -> Iterator[tuple[str, list[Row]]]:
         yield translate(sql), [statement.values for statement in run]
 
 
-async def _copy(connection: Connection, events: Sequence[StoredEvent]) -> None:
-    if events:
-        await connection.copy_records_to_table("events", records=events, columns=_COLUMNS)
+async def _copy(connection: Connection, rows: Sequence[tuple[int, int, bytes]]) -> None:
+    if rows:
+        await connection.copy_records_to_table("events", records=rows, columns=_COLUMNS)

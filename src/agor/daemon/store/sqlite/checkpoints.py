@@ -30,7 +30,7 @@ from agor.daemon.store.sqlite.file import (
 log = structlog.get_logger("agor.store")
 
 #: Bytes committed before it is worth the while.
-_WORTH_BYTES = 16 * 1024 * 1024
+_WORTH_BYTES = 32 * 1024 * 1024
 #: Pages in the log past which the writer waits for readers.
 LOG_FRAMES = LOG_BYTES // PAGE_BYTES
 #: … so long.

@@ -6,6 +6,7 @@ beside SQLite once a connection exists; that one daemon owns it is a lock on a f
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import sqlite3
@@ -21,12 +22,15 @@ PAGE_BYTES = 4096
 #: How long a statement waits for another program's lock.
 BUSY_SECONDS = 5.0
 #: The log's file is not kept larger than this once it is emptied.
-LOG_BYTES = 64 * 1024 * 1024
+LOG_BYTES = 128 * 1024 * 1024
 
 #: How often it is looked whether the file is still there.
 _CHECK_SECONDS = 0.2
 #: Free space below which a full disk is taken to be full still.
 _SPACE_BYTES = 1024 * 1024
+
+#: Some SQL of ours is not known to SQLite before.
+_OLDEST = (3, 35)
 
 _Identity = tuple[int, int]
 
@@ -35,8 +39,9 @@ class DatabaseFile:
     """A database file that is ours alone while it is claimed."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
-        self._log = path.with_name(f"{path.name}-wal")
+        # SQLite follows links, and so do the files beside it.
+        self.path = path.resolve()
+        self._log = self.path.with_name(f"{self.path.name}-wal")
         self._lock: int | None = None
         #: Kept open so that the log stays the same file, whichever connection is closed.
         self._anchor: sqlite3.Connection | None = None
@@ -45,6 +50,11 @@ class DatabaseFile:
 
     def claim(self) -> None:
         """Make the file if there is none, readable for nobody else, and lock out other daemons."""
+        if sqlite3.sqlite_version_info < _OLDEST:
+            raise StoreUnusable(
+                f"Python here has SQLite {sqlite3.sqlite_version}; it must be 3.35 or newer",
+                hint="Use a newer Python, or PostgreSQL (database.url).",
+            )
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             lock = self.path.with_name(f"{self.path.name}-lock")
@@ -60,9 +70,12 @@ class DatabaseFile:
             ) from error
         except OSError as error:
             self.release()
+            full = error.errno in (errno.ENOSPC, errno.EDQUOT)
             raise StoreUnavailable(
                 f"the database {self.path} cannot be opened: {error.strerror}",
-                hint="The daemon's user must be able to write the file and its folder.",
+                hint="Free some space."
+                if full
+                else "The daemon's user must be able to write the file and its folder.",
             ) from error
 
     def release(self) -> None:

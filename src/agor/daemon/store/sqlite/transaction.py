@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
-from itertools import chain
+from itertools import repeat
 
-from agor.daemon.store.base import StoredEvent, Write
+from agor.daemon.store.base import EventRun, Write
 from agor.daemon.store.sqlite import faults
+from agor.daemon.store.sqlite.received import Received
+from agor.daemon.store.tasks import RECEIVED
 from agor.errors import StoreError
 
 #: Rows of one statement. Each size is prepared once, and any number of rows takes few of them.
@@ -27,13 +29,17 @@ class CommitBrokenError(Exception):
 def commit_together(connection: sqlite3.Connection, writes: Sequence[Write]) -> None:
     """Commit all writes, or none."""
     execute = connection.execute
+    received = Received()
     execute("BEGIN IMMEDIATE")
     try:
         for write in writes:
             for sql, values in write.statements:
-                execute(sql, values)
-        events = [event for write in writes for event in write.events]
-        _insert(connection, events)
+                if sql == RECEIVED:
+                    received.add(values)
+                else:
+                    execute(sql, values)
+        received.execute(connection)
+        _insert(connection, [run for write in writes for run in write.events])
         _commit(connection)
     except BaseException:
         _roll_back(connection)
@@ -61,7 +67,10 @@ def _attempt(connection: sqlite3.Connection, write: Write) -> StoreError | None:
     try:
         for sql, values in write.statements:
             connection.execute(sql, values)
-        _insert(connection, [event for event in write.events if not _is_stored(connection, event)])
+        for number, first, bodies in write.events:
+            for sequence, body in enumerate(bodies, first):
+                if not _is_stored(connection, number, sequence, body):
+                    _insert(connection, [EventRun(number, sequence, (body,))])
     except Exception as error:
         if faults.of_the_disk(error):
             raise
@@ -71,28 +80,41 @@ def _attempt(connection: sqlite3.Connection, write: Write) -> StoreError | None:
     return None
 
 
-def _is_stored(connection: sqlite3.Connection, event: StoredEvent) -> bool:
+def _is_stored(connection: sqlite3.Connection, number: int, sequence: int, body: bytes) -> bool:
     """Tell whether this very event is there already; another one in its place is an error."""
     found = connection.execute(
-        "SELECT body FROM events WHERE session_number = ? AND sequence = ?", event[:2]
+        "SELECT body FROM events WHERE session_number = ? AND sequence = ?", (number, sequence)
     ).fetchone()
     if found is None:
         return False
-    if found[0] != event.body:
-        raise ValueError(
-            f"event {event.sequence} of session number {event.session_number} is another one"
-        )
+    if found[0] != body:
+        raise ValueError(f"event {sequence} of session number {number} is another one")
     return True
 
 
-def _insert(connection: sqlite3.Connection, events: Sequence[StoredEvent]) -> None:
-    start, left = 0, len(events)
+def _insert(connection: sqlite3.Connection, runs: Sequence[EventRun]) -> None:
+    values = _flattened(runs)
+    start, left = 0, len(values) // 3
     for size, sql in _INSERTS:
         while left >= size:
-            rows = events[start : start + size]
-            connection.execute(sql, tuple(chain.from_iterable(rows)))
-            start += size
+            connection.execute(sql, values[start : start + 3 * size])
+            start += 3 * size
             left -= size
+
+
+def _flattened(runs: Sequence[EventRun]) -> list[int | bytearray]:
+    """List the values of all rows, one row after another, without making the rows."""
+    numbers: list[int] = []
+    sequences: list[int] = []
+    # For `bytes` the driver looks for an adapter first, which costs more than to store them.
+    bodies: list[bytearray] = []
+    for number, first, each in runs:
+        numbers += repeat(number, len(each))
+        sequences += range(first, first + len(each))
+        bodies += map(bytearray, each)
+    values: list[int | bytearray] = [0] * (3 * len(bodies))
+    values[0::3], values[1::3], values[2::3] = numbers, sequences, bodies
+    return values
 
 
 def _commit(connection: sqlite3.Connection) -> None:

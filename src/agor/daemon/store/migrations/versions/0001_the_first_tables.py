@@ -96,7 +96,6 @@ def _create_events_and_messages() -> None:
         sa.Column("sequence", sa.BigInteger, nullable=False),
         sa.Column("body", sa.LargeBinary, nullable=False),
         sa.PrimaryKeyConstraint("session_number", "sequence", name="pk_events"),
-        sqlite_with_rowid=False,
     )
     op.create_table(
         "messages",

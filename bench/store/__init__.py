@@ -1,0 +1,1 @@
+"""Durable events: group commit against bare loops and the usual libraries."""

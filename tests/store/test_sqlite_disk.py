@@ -1,0 +1,189 @@
+"""SQLite on a disk that is full, or fails: for real, by a small file system or a limit on files."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from agor.daemon.store import connect
+from agor.daemon.store.base import Store
+from agor.errors import StoreUnavailable
+from tests.contract.waiting import soon, until
+from tests.store.examples import sequences, some_events
+
+MEBIBYTE = 1024 * 1024
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 16 MiB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", str(folder)]
+    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("a file system can only be mounted by root, outside of most containers")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True, timeout=60)
+
+
+async def fill(store: Store) -> int:
+    """Commit until that fails; tell the last sequence that was acknowledged."""
+    sequence = 0
+    with contextlib.suppress(StoreUnavailable):
+        while True:
+            await soon(store.commit(some_events(1, sequence + 1, sequence + 100, b"x" * 1000)))
+            sequence += 100
+    return sequence
+
+
+async def test_a_full_disk_refuses_and_loses_nothing_and_goes_on_when_there_is_room(
+    small_disk: Path,
+):
+    ballast = small_disk / "ballast"
+    ballast.write_bytes(bytes(10 * MEBIBYTE))
+    url = f"sqlite:///{small_disk}/agor.db"
+    store = connect(url)
+    await store.open()
+    last = await fill(store)
+    assert last > 0
+    assert not store.available
+    with pytest.raises(StoreUnavailable, match="full") as refused:
+        await store.commit(some_events(1, last + 1, last + 100, b"x" * 1000))
+    assert "space" in (refused.value.hint or "")
+    assert await sequences(store, 1) == list(range(1, last + 1))
+
+    ballast.unlink()
+    # It notices by itself, and the next commit works.
+    await until(lambda: store.available)
+    await soon(store.commit(some_events(1, last + 1, last + 100, b"x" * 1000)))
+    assert await sequences(store, 1) == list(range(1, last + 101))
+    await store.close()
+
+    await store.open()
+    assert await sequences(store, 1) == list(range(1, last + 101))
+    await store.close()
+
+
+async def test_a_disk_that_is_full_at_the_start_is_named(small_disk: Path):
+    store = connect(f"sqlite:///{small_disk}/agor.db")
+    ballast = small_disk / "ballast"
+    with contextlib.suppress(OSError), ballast.open("wb", buffering=0) as file:
+        while True:
+            file.write(bytes(4096))
+    with pytest.raises(StoreUnavailable) as refused:
+        await store.open()
+    assert "space" in (refused.value.hint or "")
+    ballast.unlink()
+    await store.open()
+    await store.commit(some_events(1, 1, 1))
+    await store.close()
+
+
+# Runs in a process of its own: a limit on the size of files is one for all of its files.
+LIMITED = """
+import asyncio, resource, sys
+from agor.daemon.store import connect
+from agor.errors import StoreUnavailable
+from tests.store.examples import sequences, some_events
+
+async def main() -> None:
+    store = connect(sys.argv[1])
+    await store.open()
+    _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2_000_000, hard))
+    last = 0
+    try:
+        while True:
+            await store.commit(some_events(1, last + 1, last + 100, b"x" * 1000))
+            last += 100
+    except StoreUnavailable as error:
+        assert "SQLITE_IOERR" in str(error), error
+    assert last and not store.available
+    assert await sequences(store, 1) == list(range(1, last + 1))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+    await store.commit(some_events(1, last + 1, last + 100, b"x" * 1000))
+    assert store.available
+    assert await sequences(store, 1) == list(range(1, last + 101))
+    await store.close()
+    print("done", last + 100)
+
+asyncio.run(main())
+"""
+
+
+async def test_an_error_of_the_disk_refuses_and_loses_nothing_and_goes_on_after_it(tmp_path: Path):
+    url = f"sqlite:///{tmp_path}/agor.db"
+    done = subprocess.run(
+        [sys.executable, "-c", LIMITED, url], capture_output=True, text=True, timeout=100,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    word, last = done.stdout.splitlines()[-1].split()
+    assert word == "done"
+    store = connect(url)
+    await store.open()
+    assert await sequences(store, 1) == list(range(1, int(last) + 1))
+    await store.close()
+
+
+NO_SYNC = """
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+static int fails(void) { return access(getenv("NO_SYNC"), F_OK) == 0; }
+int fdatasync(int fd) { (void)fd; if (fails()) { errno = EIO; return -1; } return 0; }
+int fsync(int fd) { return fdatasync(fd); }
+"""
+
+KILLED_UNSYNCED = """
+import asyncio, os, signal, sys
+from pathlib import Path
+from agor.daemon.store import connect
+from agor.errors import StoreUnavailable
+from tests.store.examples import some_events
+
+async def main() -> None:
+    store = connect(sys.argv[1])
+    await store.open()
+    await store.commit(some_events(1, 1, 10))
+    Path(os.environ["NO_SYNC"]).touch()
+    try:
+        await store.commit(some_events(1, 11, 20))
+    except StoreUnavailable as error:
+        print(error, flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+asyncio.run(main())
+"""
+
+
+async def test_what_could_not_be_synced_is_not_found_after_a_crash(tmp_path: Path):
+    """Its caller was told that nothing was stored, though all of it had been written."""
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("no C compiler here to make a sync fail with")
+    library = tmp_path / "no_sync.so"
+    (tmp_path / "no_sync.c").write_text(NO_SYNC)
+    make = [compiler, "-shared", "-fPIC", "-o", str(library), str(tmp_path / "no_sync.c")]
+    subprocess.run(make, check=True, timeout=60)
+    url = f"sqlite:///{tmp_path}/agor.db"
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED_UNSYNCED, url],
+        env={**os.environ, "LD_PRELOAD": str(library), "NO_SYNC": str(tmp_path / "failing")},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert "FSYNC" in done.stdout, done.stderr
+    store = connect(url)
+    await store.open()
+    assert await sequences(store, 1) == list(range(1, 11))
+    await store.close()
