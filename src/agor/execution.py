@@ -7,12 +7,13 @@ after the connection was cut. How the executor was started, and where, is somebo
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from msgspec import Raw
 
-from agor.errors import AgorError, Disconnected
+from agor.errors import AgorError, Disconnected, Overloaded
 from agor.protocol.events import TaskResult
 from agor.protocol.methods import (
     ACK_MESSAGES,
@@ -72,6 +73,7 @@ class ExecutionEnvironment:
         self._daemon_id = daemon_id
         self._peer: Peer | None = None
         self._connected_again = asyncio.Event()
+        self._over = False
         #: What the executor said of itself at the last greeting.
         self.info: InitializeResult | None = None
 
@@ -134,7 +136,9 @@ class ExecutionEnvironment:
         """Say that events are safe up to this one."""
         if self._peer is not None and self._peer.connected:
             params = AckMessagesParams(task_id=task_id, sequence=sequence)
-            self._peer.notify(ACK_MESSAGES, params)
+            # One that does not read has no need of it; the next connection brings it up to date.
+            with contextlib.suppress(Disconnected, Overloaded):
+                self._peer.notify(ACK_MESSAGES, params)
 
     # ── life ─────────────────────────────────────────────────────────────────────────────────
 
@@ -160,9 +164,17 @@ class ExecutionEnvironment:
         return await self._connected.wait_closed()
 
     async def wait_connected(self) -> None:
-        """Wait until we can speak to it; somebody else connects."""
+        """Wait until we can speak to it; somebody else connects. Raises if nobody ever will."""
         while not self.connected:
+            if self._over:
+                raise Disconnected(f"executor {self.executor_id} has ended")
             await self._connected_again.wait()
+
+    async def close(self) -> None:
+        """Hang up for good: the executor has ended."""
+        self._over = True
+        await self.disconnect()
+        self._connected_again.set()
 
     async def disconnect(self) -> None:
         """Hang up; the executor goes on."""

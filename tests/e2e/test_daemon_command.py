@@ -47,7 +47,8 @@ def daemon(installed, mark, home) -> Daemon:
 
 
 def environment(home: Path, how: str) -> dict[str, str]:
-    plain = {"AGOR_HOME": str(home)}
+    # What a daemon starts does not carry the mark; it ends by itself, and soon.
+    plain = {"AGOR_HOME": str(home), "AGOR_EXECUTION__ORPHAN_TIMEOUT_MS": "1000"}
     return plain | {"PYTHONPATH": str(STAND_IN), "STAND_IN": how} if how else plain
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import os
 import signal
 import time
@@ -61,6 +62,7 @@ class Daemon:
         self._home = home
         self._began = time.monotonic()
         self._stopping = False
+        self._recovered = asyncio.Event()
         execution = config.execution
         self.metrics = Metrics()
         self.metrics.before_read = self._show_figures
@@ -96,15 +98,15 @@ class Daemon:
     def _make_executors(self) -> Pool | DirectExecutors:
         settings = pool_settings(self._config, self._home)
         ended = self.intake.executor_ended
+        pool = Pool(settings, self.intake, StoreRecords(self.store), on_end=ended)
         if self._config.execution.use_executor:
-            records = StoreRecords(self.store)
-            return Pool(settings, self.intake, records, on_end=ended)
+            return pool
         options = Options(
             max_line=settings.max_line,
             outbox_bytes=settings.outbox_bytes,
             orphan_timeout=settings.orphan_timeout,
         )
-        return DirectExecutors(settings, self.intake, lambda: Executor(options), ended)
+        return DirectExecutors(settings, self.intake, lambda: Executor(options), ended, pool)
 
     def _make_app(self, host: str, who: Principal) -> App:
         services = Services(
@@ -126,6 +128,8 @@ class Daemon:
         return [each for each in self.executors.describe() if each.user_id == who.user_id]
 
     async def _end_executor(self, environment: ExecutionEnvironment, why: str) -> None:
+        # One that is only being taken back is not known to anybody yet.
+        await self._recovered.wait()
         for each in self.executors.describe():
             if each.executor_id == environment.executor_id:
                 await self.executors.stop(each.session_id, why)
@@ -167,6 +171,7 @@ class Daemon:
             housekeeper = asyncio.create_task(keep_house(self.store))
             try:
                 await recovery.recover()
+                self._recovered.set()
                 yield who
             finally:
                 housekeeper.cancel()
@@ -190,6 +195,9 @@ class Daemon:
     async def _wind_down(self) -> None:
         """Begin nothing more, end or leave the executors, and store what has come."""
         drain = self._config.daemon.drain_on_stop
+        # From now on nobody waits for a store that cannot write.
+        for live in self.lives.held():
+            live.channel.line.give_up()
         await self.dispatcher.close()
         self.permissions.close()
         await self.executors.close(drain=drain)
@@ -201,8 +209,6 @@ class Daemon:
             log.warning("not_all_settled", hint="The next daemon goes on from what is stored.")
 
     async def _settle(self) -> None:
-        for live in self.lives.held():
-            live.channel.line.give_up()
         await self.intake.settled()
         for live in self.lives.held():
             await live.channel.line.flushed()
@@ -253,13 +259,30 @@ async def _serve(config: Config, home: Home, host: str, port: int) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, told.set)
+    serving = asyncio.create_task(_serve_until(told, config, home, host, port))
+    leaving = asyncio.create_task(told.wait())
+    await asyncio.wait((serving, leaving), return_when=asyncio.FIRST_COMPLETED)
+    if not serving.done() and not home.description_file.exists():
+        # It is only starting, and that may take as long as the database does.
+        serving.cancel()
+    leaving.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await serving
+    log.info("daemon_ended")
+
+
+async def _serve_until(
+    told: asyncio.Event, config: Config, home: Home, host: str, port: int
+) -> None:
     daemon = Daemon(config, home)
     async with daemon.serving(host, port) as url:
+        # What is there now stays: the collector need not look at it again and again.
+        gc.collect()
+        gc.freeze()
         home.describe(url, agor.__version__)
         log.info("daemon_ready", url=url, pid=os.getpid(), home=str(home.folder))
         await told.wait()
         log.info("daemon_stopping", drain=config.daemon.drain_on_stop)
-    log.info("daemon_ended")
 
 
 def _in_url(host: str) -> str:

@@ -12,6 +12,7 @@ The rules of blocks, which executors may break and nobody suffers from:
 
 from __future__ import annotations
 
+import re
 from typing import Any, TypeVar
 
 import msgspec
@@ -30,13 +31,15 @@ from agor.protocol.validation import UNREADABLE
 
 T = TypeVar("T")
 
+_UNKEEPABLE = re.compile(r"[\x00\ud800-\udfff]")
+
 #: Characters of one block's text that are kept. The whole is in the feed.
 LONGEST_TEXT = 1_000_000
 
 
 def kept(words: str) -> str:
-    """Spell words as they can be kept: not every database takes a NUL."""
-    return words.replace("\0", "\N{REPLACEMENT CHARACTER}")
+    """Spell words as every database takes them: without NUL and halves of characters."""
+    return _UNKEEPABLE.sub("\N{REPLACEMENT CHARACTER}", words)
 
 
 class Text:

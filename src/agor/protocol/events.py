@@ -19,8 +19,8 @@ from agor.protocol.validation import UNREADABLE, name_the_field, quoted
 BlockKind = Literal[
     "user_message", "text", "thinking", "tool_use", "tool_result", "subagent", "system", "error"
 ]
-#: Names are kept in a database: of sane length, and without NUL, which not every one takes.
-Name = Annotated[str, Meta(min_length=1, max_length=256, pattern=r"^[^\x00]*$")]
+#: Names are kept in a database: of sane length, and of characters that every database takes.
+Name = Annotated[str, Meta(min_length=1, max_length=256, pattern=r"^[^\x00\ud800-\udfff]*$")]
 Count = Annotated[int, Meta(ge=0, le=2**53)]
 ToolStatus = Literal["awaiting_permission", "running", "denied", "completed", "failed"]
 

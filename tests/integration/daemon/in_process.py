@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from agor.config import load
 from agor.daemon.main import Daemon, pool_settings
 from agor.daemon.pool.direct import DirectExecutors, InProcess
-from agor.daemon.services.feed import Chunk, Follower
+from agor.daemon.services.feed import Follower
 from agor.daemon.services.principal import Principal
 from agor.home import Home
 from agor.protocol.api import Decision, NewPrompt, NewSession, Permission, Task
@@ -128,7 +128,7 @@ class Reader(Follower):
     """A follower that hands events to a test, and can be slow."""
 
     def __init__(self, cursor: int) -> None:
-        super().__init__(cursor)
+        super().__init__(cursor, self, lambda chunk: b"\n".join(chunk.bodies))
         self._queue: asyncio.Queue[bytes] = asyncio.Queue()
         self.slow = False
         self._relief = asyncio.Event()
@@ -137,8 +137,8 @@ class Reader(Follower):
     def congested(self) -> bool:
         return self.slow
 
-    def write(self, chunk: Chunk) -> None:
-        for body in chunk.bodies:
+    def write(self, data: bytes) -> None:
+        for body in data.split(b"\n"):
             self._queue.put_nowait(body)
 
     async def drain(self) -> None:

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from agor.daemon.store.base import StoredEvent, Write
+from agor.daemon.store.base import EventRun, Write
 from agor.protocol.api import Message
 from agor.protocol.conversation import Conversation, read_event
 from agor.protocol.methods import ExecutePromptParams
@@ -127,12 +127,12 @@ class SlowStore:
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
         self._commit = desk.daemon.store.commit
-        self._held: Sequence[StoredEvent] = ()
+        self._held: Sequence[EventRun] = ()
         self._go_on = asyncio.Event()
         desk.daemon.store.commit = self._hold  # type: ignore[method-assign]
 
     async def _hold(self, write: Write) -> None:
-        if any(b"last words" in event.body for event in write.events):
+        if any(b"last words" in body for run in write.events for body in run.bodies):
             self._held = write.events
             await self._go_on.wait()
         await self._commit(write)
@@ -148,7 +148,10 @@ class SlowStore:
     def _on_their_way(self, task_id: str) -> list[bytes]:
         run = self._desk.daemon.runs.get(task_id)
         last = None if run is None else run.live.channel.line.last
-        return [*(event.body for event in self._held), *(last.events if last else ())]
+        return [
+            *(body for run in self._held for body in run.bodies),
+            *(last.events if last else ()),
+        ]
 
 
 async def folded(desk: Desk, session: str) -> Conversation:

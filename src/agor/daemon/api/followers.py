@@ -1,4 +1,4 @@
-"""The two kinds of followers of a feed: how a chunk is written, over what."""
+"""The two kinds of followers of a feed: how a chunk is spelled, over what."""
 
 from __future__ import annotations
 
@@ -9,33 +9,19 @@ from agor.daemon.services.feed import Chunk, Follower
 
 
 class OutletFollower(Follower):
-    """A follower that writes straight to its connection."""
+    """A follower over a connection of ours."""
 
     #: What it is called in the metrics.
     transport: ClassVar[str]
 
-    def __init__(self, cursor: int, outlet: Outlet) -> None:
-        super().__init__(cursor)
-        self.outlet = outlet
-
-    @property
-    def congested(self) -> bool:
-        """Whether the client reads more slowly than we write."""
-        return self.outlet.congested
-
-    async def drain(self) -> None:
-        """Wait until the client has read enough; raises if it does not read at all."""
-        await self.outlet.drain()
-
 
 class WebSocketFollower(OutletFollower):
-    """Gets each event as a text frame. The frames of a chunk are made once for all."""
+    """Gets each event as a text frame."""
 
     transport = "websocket"
 
-    def write(self, chunk: Chunk) -> None:
-        """Send a chunk."""
-        self.outlet.write(chunk.frames)
+    def __init__(self, cursor: int, outlet: Outlet) -> None:
+        super().__init__(cursor, outlet, _as_frames)
 
 
 class SseFollower(OutletFollower):
@@ -43,15 +29,26 @@ class SseFollower(OutletFollower):
 
     transport = "sse"
 
-    def write(self, chunk: Chunk) -> None:
-        """Send a chunk."""
-        self.send(chunk.sse)
+    def __init__(self, cursor: int, outlet: Outlet) -> None:
+        super().__init__(cursor, outlet, _as_http)
 
     def send(self, text: bytes) -> None:
         """Send whole lines."""
-        self.outlet.write(b"%x\r\n" % len(text), text, b"\r\n")
+        self.sink.write(_http_chunk(text))
 
     def beat(self) -> None:
         """Give a sign of life, to those who are not busy reading."""
-        if not self.congested:
+        if not self.sink.congested:
             self.send(b":\n\n")
+
+
+def _as_frames(chunk: Chunk) -> bytes:
+    return chunk.frames
+
+
+def _as_http(chunk: Chunk) -> bytes:
+    return _http_chunk(chunk.sse)
+
+
+def _http_chunk(text: bytes) -> bytes:
+    return b"%x\r\n%b\r\n" % (len(text), text)

@@ -19,6 +19,9 @@ _KEY = "agor.outlet"
 class Outlet:
     """Writes to one transport. The transport's protocol tells it how the transport is."""
 
+    # There may be thousands, all looked at for every event: small, they stay in the cache.
+    __slots__ = ("_lost", "_relief", "_stall_timeout", "_transport", "congested")
+
     def __init__(self, transport: asyncio.Transport, stall_timeout: float) -> None:
         self._transport = transport
         self._stall_timeout = stall_timeout
@@ -36,14 +39,10 @@ class Outlet:
         """Put it where the application finds it."""
         scope[_KEY] = self
 
-    def write(self, *pieces: bytes) -> None:
+    def write(self, data: bytes) -> None:
         """Write without waiting. After the end it does nothing."""
-        if self._lost or self._transport.is_closing():
-            return
-        if len(pieces) == 1:
-            self._transport.write(pieces[0])
-        else:
-            self._transport.writelines(pieces)
+        if not self._transport.is_closing():
+            self._transport.write(data)
 
     async def drain(self) -> None:
         """Wait until the other end has read enough.

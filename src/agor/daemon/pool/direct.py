@@ -15,6 +15,7 @@ from typing import Protocol
 
 from agor.daemon.pool.ending import Ending
 from agor.daemon.pool.folders import ID_LENGTH
+from agor.daemon.pool.pool import Pool
 from agor.daemon.pool.settings import Claim, PoolSettings
 from agor.daemon.pool.take_back import TakenBack
 from agor.environments.identity import UnixIdentity
@@ -54,14 +55,17 @@ class DirectExecutors:
         host: Host,
         make: Callable[[], InProcess],
         on_end: Callable[[Ending], None],
+        before: Pool | None = None,
     ) -> None:
+        #: The pool of an earlier daemon, which was configured otherwise.
+        self._before = before
         self._settings = settings
         self._host = host
         self._make = make
         self._on_end = on_end
         self._seats: dict[str, _Seat] = {}
         self._lock = asyncio.Lock()
-        self._stops: set[asyncio.Task[Ending | None]] = set()
+        self._stops: set[asyncio.Task[None]] = set()
         self._closed = False
 
     @property
@@ -70,7 +74,10 @@ class DirectExecutors:
         return "inside the daemon (execution.use_executor is false)"
 
     async def open(self) -> Sequence[TakenBack]:
-        """There is never anything to take back."""
+        """There is nothing to take back; what an earlier daemon has in processes is ended."""
+        if self._before is not None:
+            await self._before.open()
+            await self._before.close(drain=True)
         return []
 
     async def acquire(self, claim: Claim) -> ExecutionEnvironment:
@@ -115,9 +122,15 @@ class DirectExecutors:
             seat.timer = loop.call_later(self._settings.idle_timeout, self._expire, session_id)
 
     def _expire(self, session_id: str) -> None:
-        task = asyncio.create_task(self.stop(session_id, "idle"))
+        task = asyncio.create_task(self._end_idle(session_id))
         self._stops.add(task)
         task.add_done_callback(self._stops.discard)
+
+    async def _end_idle(self, session_id: str) -> None:
+        async with self._lock:
+            seat = self._seats.get(session_id)
+            if seat is not None and not seat.leases:
+                await self._end(seat, "idle")
 
     async def stop(self, session_id: str, reason: str) -> Ending | None:
         """End it. Nothing can be counted here: its processes are the daemon's."""
@@ -132,7 +145,7 @@ class DirectExecutors:
         if seat.timer is not None:
             seat.timer.cancel()
         await seat.executor.shut_down(reason, 0)
-        await seat.environment.disconnect()
+        await seat.environment.close()
         self._on_end(
             Ending(
                 executor_id=seat.environment.executor_id,

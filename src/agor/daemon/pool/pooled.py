@@ -306,7 +306,7 @@ class PooledExecutor:
         if self.environment.connected:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self.environment.wait_disconnected(), _LAST_WORDS)
-        await self.environment.disconnect()
+        await self.environment.close()
 
     def detach(self) -> None:
         """Leave it running, for the daemon that comes after us."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 from msgspec import Struct
@@ -14,10 +14,13 @@ from agor.daemon.store.base import Store
 from agor.daemon.store.rows import MessageRow
 from agor.errors import Unprocessable
 from agor.protocol.api import Message, Messages
-from agor.protocol.conversation import Text
+from agor.protocol.conversation import LONGEST_TEXT, Text
 from agor.protocol.events import BlockDelta, BlockStart, BlockUpdate
 from agor.protocol.validation import UNREADABLE
 
+#: Characters of all texts of one answer, as their blocks say; and bytes read for it, if they lie.
+_PAGE_TEXT = 8_000_000
+_MOST_READ = 64 * 1024 * 1024
 _PAGE_EVENTS = 5000
 _PAGE_BYTES = 4 * 1024 * 1024
 
@@ -57,9 +60,9 @@ class Conversations:
         live = await self._lives.get_for(who, session_id)
         number = live.row.number
         before = _read_cursor(cursor)
-        rows, last = await messages.snapshot_page(self._store, number, before, limit + 1)
-        more = len(rows) > limit
-        rows = rows[:limit]
+        found, last = await messages.snapshot_page(self._store, number, before, limit + 1)
+        rows = _that_fit(found[:limit])
+        more = len(found) > len(rows)
         texts = await self._texts(number, rows, last)
         items = [_show(row, texts[row.sequence]) for row in reversed(rows)]
         return Messages(
@@ -74,7 +77,7 @@ class Conversations:
         reader = _Reader(texts)
         for first, end in _ranges(rows, last):
             after = first - 1
-            while after < end and any(not text.full for text in texts.values()):
+            while after < end and reader.wants_more:
                 found = await events.page(self._store, number, after, _PAGE_EVENTS, _PAGE_BYTES)
                 for sequence, body in found:
                     if sequence > end:
@@ -94,9 +97,16 @@ class _Reader:
         self._texts = texts
         #: By task and id, since no task can add to what another one says. None: nobody asked.
         self._open: dict[tuple[str | None, str], Text | None] = {}
+        self._size = 0
+
+    @property
+    def wants_more(self) -> bool:
+        """Whether more can change anything, or is more than one answer may cost."""
+        return self._size < _MOST_READ and not all(text.full for text in self._texts.values())
 
     def take(self, sequence: int, body: bytes) -> None:
         """Take the next event of the feed."""
+        self._size += len(body)
         event = _read_event(body)
         try:
             if event.type == "block_delta":
@@ -111,6 +121,16 @@ class _Reader:
         except UNREADABLE:
             # What an executor says is not believed, and here it makes no sense.
             return
+
+
+def _that_fit(rows: Sequence[MessageRow]) -> Sequence[MessageRow]:
+    """Take so many blocks, one at least, that their texts fit into one answer."""
+    room = _PAGE_TEXT
+    for count, row in enumerate(rows):
+        room -= min(LONGEST_TEXT if row.length is None else row.length, LONGEST_TEXT)
+        if room < 0 and count:
+            return rows[:count]
+    return rows
 
 
 def _ranges(rows: Iterable[MessageRow], last: int) -> list[tuple[int, int]]:

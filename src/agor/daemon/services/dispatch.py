@@ -18,7 +18,7 @@ import structlog
 from agor.daemon.pool.settings import Claim
 from agor.daemon.services import views
 from agor.daemon.services.executors import Executors
-from agor.daemon.services.finish import Finisher, result_of, tell_places
+from agor.daemon.services.finish import Finisher, result_of
 from agor.daemon.services.line import Entry
 from agor.daemon.services.live import LiveSession, Turn
 from agor.daemon.services.prompts import tell_prompt
@@ -27,7 +27,7 @@ from agor.daemon.services.stamps import now
 from agor.daemon.services.tokens import Grant, Tokens
 from agor.daemon.store import tasks, tokens
 from agor.daemon.store.rows import TaskRow
-from agor.errors import AgorError, Disconnected, PoolClosed, PoolExhausted
+from agor.errors import AgorError, Disconnected, PoolClosed, PoolExhausted, StoreUnavailable
 from agor.execution import ExecutionEnvironment
 from agor.protocol.events import Problem
 from agor.protocol.methods import ExecutePromptParams
@@ -36,8 +36,13 @@ T = TypeVar("T")
 
 log = structlog.get_logger("agor.tasks")
 
-#: Seconds until a task that found no room in the pool tries again.
-_CROWDED_PAUSE = 0.5
+#: Seconds until a task that found no room in the pool, or a store that cannot write, tries again.
+_PAUSE = 0.5
+#: Seconds in which the end of an executor should be heard of.
+_NEWS = 2.0
+_BUG = Problem(
+    "internal_error", "its executor could not be started", "The daemon's log has the details."
+)
 
 
 class Dispatcher:
@@ -116,7 +121,6 @@ class Dispatcher:
             row: TaskRow = msgspec.structs.replace(task, status="dispatching")
             entry = Entry([tasks.update(row)], patient=True)
             entry.tell("task", row.task_id, views.task_state(row))
-            tell_places(entry, live.queue, live.queue[1:])
             run = Run(live, row.task_id)
             self._runs.add(run)
             await live.commit(entry, current=row, queue=live.queue[1:])
@@ -130,6 +134,10 @@ class Dispatcher:
         except AgorError as error:
             problem = Problem(error.code, error.message, error.hint)
             await self._finisher.finish(run, result_of(problem))
+            return
+        except Exception:
+            log.exception("not_acquired", session=live.session_id)
+            await self._finisher.finish(run, result_of(_BUG))
             return
         if environment is None:
             return
@@ -145,9 +153,9 @@ class Dispatcher:
             run.acquiring = asyncio.create_task(self._executors.acquire(claim))
             try:
                 return await run.acquiring
-            except PoolExhausted:
+            except (PoolExhausted, StoreUnavailable):
                 # Whoever sends a prompt is told so; this one was taken, and will be run.
-                await _first(asyncio.sleep(_CROWDED_PAUSE), run.ended)
+                await _first(asyncio.sleep(_PAUSE), run.ended)
             except asyncio.CancelledError:
                 if not run.ended.done():
                     run.acquiring.cancel()
@@ -194,7 +202,7 @@ class Dispatcher:
             entry.tell("task", row.task_id, views.task_state(row))
             if begins:
                 tell_prompt(entry, live.row.number, row)
-            run.environment = environment
+            run.environment, run.executor_id = environment, environment.executor_id
             self._tokens.admit(grant)
             await live.commit(entry, current=row, queue=live.queue)
         return row, grant
@@ -221,7 +229,7 @@ class Dispatcher:
             try:
                 result = await _first(environment.execute_prompt(params), run.ended)
             except Disconnected:
-                await _first(environment.wait_connected(), run.ended)
+                await self._wait_for(environment, run)
             except AgorError as error:
                 problem = Problem(error.code, error.message, error.hint)
                 await self._finisher.finish(run, result_of(problem))
@@ -230,6 +238,18 @@ class Dispatcher:
                     # It should have come as an event before; we take it as it is.
                     await self._finisher.finish(run, result)
                 await run.ended
+
+    async def _wait_for(self, environment: ExecutionEnvironment, run: Run) -> None:
+        """Wait until an executor is connected again; if it has ended, so has its task."""
+        try:
+            await _first(environment.wait_connected(), run.ended)
+        except Disconnected as error:
+            # How it ended is about to be told, unless that was before it had the task.
+            await asyncio.wait((run.ended,), timeout=_NEWS)
+            problem = Problem("executor_failed", error.message)
+            await self._finisher.finish(run, result_of(problem))
+            # If it was being stopped, whoever stops it ends it.
+            await run.ended
 
 
 async def _first(work: Coroutine[Any, Any, T], ended: asyncio.Future[None]) -> T | None:

@@ -8,9 +8,9 @@ holds at most one chunk for it.
 from __future__ import annotations
 
 import asyncio
-from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
+from typing import Protocol
 
 from agor.daemon.metrics import Metrics
 from agor.daemon.services.line import Line
@@ -49,6 +49,7 @@ class Chunk:
         )
 
 
+@lru_cache(maxsize=4096)
 def frame_head(length: int) -> bytes:
     """Spell the head of an unmasked text frame (RFC 6455, section 5.2)."""
     if length < 126:
@@ -56,6 +57,24 @@ def frame_head(length: int) -> bytes:
     if length < 65536:
         return b"\x81\x7e" + length.to_bytes(2, "big")
     return b"\x81\x7f" + length.to_bytes(8, "big")
+
+
+class Sink(Protocol):
+    """Where the bytes of one client go."""
+
+    @property
+    def congested(self) -> bool:
+        """Whether the client reads more slowly than we write."""
+
+    def write(self, data: bytes) -> None:
+        """Send without waiting."""
+
+    async def drain(self) -> None:
+        """Wait until the client has read enough; raises if it does not read at all."""
+
+
+#: Spells a chunk for one kind of clients, the same for all of them.
+Spelling = Callable[[Chunk], bytes]
 
 
 class Channel:
@@ -66,7 +85,10 @@ class Channel:
         self._store = store
         self._metrics = metrics
         self.line = Line(number, committed, store, self._publish)
+        #: Those that are pushed to.
         self.followers: set[Follower] = set()
+        #: Their sinks, by what is written to them. There may be thousands of one kind.
+        self._sinks: dict[Spelling, dict[Sink, Follower]] = {}
         #: Whose feed it is.
         self.owner: object = None
         #: Set when the session is gone, and so is its feed.
@@ -76,12 +98,31 @@ class Channel:
         self._metrics.events.inc(len(bodies))
         self._metrics.commit_events.observe(len(bodies))
         if self.followers:
-            chunk = Chunk(first, bodies)
-            for follower in tuple(self.followers):
-                follower.push(chunk)
-                if follower.congested:
-                    self.followers.discard(follower)
-                    follower.leave()
+            self._push(Chunk(first, bodies))
+
+    def _push(self, chunk: Chunk) -> None:
+        slow = []
+        for spelling, sinks in self._sinks.items():
+            data = spelling(chunk)
+            for sink in sinks:
+                sink.write(data)
+                if sink.congested:
+                    slow.append(sinks[sink])
+        for follower in slow:
+            self.dismiss(follower)
+
+    def admit(self, follower: Follower) -> None:
+        """Push to a follower from now on."""
+        self.followers.add(follower)
+        self._sinks.setdefault(follower.spelling, {})[follower.sink] = follower
+
+    def dismiss(self, follower: Follower) -> None:
+        """Push no more to a follower; it goes on by itself behind what it was sent."""
+        if follower in self.followers:
+            self.followers.discard(follower)
+            del self._sinks[follower.spelling][follower.sink]
+            follower.cursor = self.line.committed
+            follower.wake()
 
     async def read(self, after: int) -> Chunk | None:
         """Read what is stored behind a cursor, as far as it is committed; None if nothing is."""
@@ -94,59 +135,43 @@ class Channel:
         """End the feed, for everybody."""
         self.closed = True
         for follower in tuple(self.followers):
-            follower.leave()
+            self.dismiss(follower)
 
 
-class Follower(ABC):
-    """One client of a feed. A kind of transport says how to write and how to wait."""
+class Follower:
+    """One client of a feed."""
 
-    def __init__(self, cursor: int) -> None:
+    def __init__(self, cursor: int, sink: Sink, spelling: Spelling) -> None:
+        #: The last sequence that was written; while we are pushed to, the channel knows it.
         self.cursor = cursor
-        self._left = asyncio.Event()
+        self.sink = sink
+        self.spelling = spelling
+        self._dismissed = asyncio.Event()
 
     async def run(self, channel: Channel) -> None:
         """Send all from the cursor on, until cancelled or the feed is closed."""
         try:
             while not channel.closed:
-                if self.cursor < channel.line.committed or self.congested:
+                if self.cursor < channel.line.committed or self.sink.congested:
                     await self._catch_up(channel)
                     continue
                 # Nothing is awaited between the look at `committed` and this: no gap.
-                self._left.clear()
-                channel.followers.add(self)
-                await self._left.wait()
+                self._dismissed.clear()
+                channel.admit(self)
+                await self._dismissed.wait()
         finally:
-            channel.followers.discard(self)
+            channel.dismiss(self)
 
-    def push(self, chunk: Chunk) -> None:
-        """Take what was just committed."""
-        self.write(chunk)
-        self.cursor = chunk.last
-
-    def leave(self) -> None:
+    def wake(self) -> None:
         """Go back to reading at our own pace, or end."""
-        self._left.set()
+        self._dismissed.set()
 
     async def _catch_up(self, channel: Channel) -> None:
-        channel.followers.discard(self)
-        await self.drain()
+        await self.sink.drain()
         chunk = await channel.read(self.cursor)
         if chunk is not None:
-            self.write(chunk)
+            self.sink.write(self.spelling(chunk))
             self.cursor = chunk.last
-
-    @property
-    @abstractmethod
-    def congested(self) -> bool:
-        """Whether the client reads more slowly than we write."""
-
-    @abstractmethod
-    def write(self, chunk: Chunk) -> None:
-        """Send a chunk without waiting."""
-
-    @abstractmethod
-    async def drain(self) -> None:
-        """Wait until the client has read enough; raises if it does not read at all."""
 
 
 class Feed:

@@ -6,6 +6,7 @@ import msgspec
 import structlog
 
 from agor.daemon.metrics import Metrics
+from agor.daemon.pool.ending import Ending
 from agor.daemon.services import states, views
 from agor.daemon.services.line import Entry
 from agor.daemon.services.live import LiveSession, Turn
@@ -20,6 +21,9 @@ from agor.protocol.api import TaskStatus
 from agor.protocol.events import Problem, TaskResult, TokenUsage
 
 log = structlog.get_logger("agor.tasks")
+
+#: Characters of a dead executor's last words that are shown.
+_LAST_WORDS = 2000
 
 
 def result_of(problem: Problem, *, stopped: bool = False) -> TaskResult:
@@ -40,35 +44,58 @@ class Finisher:
         self._tokens = tokens
         self._permissions = permissions
 
-    async def finish(self, run: Run, result: TaskResult, *, survivors: int | None = None) -> None:
-        """End a task that is being run, unless it has ended already."""
+    async def finish(
+        self, run: Run, result: TaskResult, *, survivors: int | None = None, stopped: bool = False
+    ) -> None:
+        """End a task that is being run, unless it has ended already.
+
+        One that is being stopped is ended by whoever stops it, and by nobody else: only then
+        nothing is left of it, and the next one may begin.
+        """
         live = run.live
         async with Turn(live, patience=None):
             current = live.current
             if current is None or current.task_id != run.task_id:
                 return
-            stopping = current.status == "stopping"
-            code = result.error.code if result.error else None
-            status = states.end_of(result.status, code, stopping=stopping)
-            row = _ended(current, status, result, survivors)
-            entry = Entry([tasks.update(row)], patient=True)
-            # Behind all that is still on its way into the feed.
-            entry.make_statements = lambda first: [
-                messages.cut(live.row.number, row.task_id, first)
-            ]
-            entry.also(*self._tokens.revoke(row.task_id))
-            entry.tell("task", row.task_id, views.task_state(row))
-            withdrawn = self._permissions.withdraw(row.task_id, entry)
-            known = result.agent_session_id or run.agent_session_id
-            changes = (
-                {} if known in (None, live.row.agent_session_id) else {"agent_session_id": known}
-            )
-            await live.commit(entry, current=None, queue=live.queue, last=status, **changes)
-            self._permissions.withdrawn(withdrawn)
-        self._metrics.tasks_ended.labels(status).inc()
-        log.info("task_ended", task=row.task_id, session=live.session_id, status=status)
+            if current.status == "stopping" and not stopped:
+                return
+            row = _ended(current, _status(current, result), result, survivors)
+            await self._commit(live, run, row, result.agent_session_id or run.agent_session_id)
+        self._metrics.tasks_ended.labels(row.status).inc()
+        log.info("task_ended", task=row.task_id, session=live.session_id, status=row.status)
         if not run.ended.done():
             run.ended.set_result(None)
+
+    async def _commit(
+        self, live: LiveSession, run: Run, row: TaskRow, agent_session_id: str | None
+    ) -> None:
+        entry = Entry([tasks.update(row)], patient=True)
+        # Behind all that is still on its way into the feed.
+        entry.make_statements = lambda first: [messages.cut(live.row.number, row.task_id, first)]
+        entry.also(*self._tokens.revoke(run.task_id))
+        entry.tell("task", row.task_id, views.task_state(row))
+        withdrawn = self._permissions.withdraw(run.task_id, entry)
+        changes = {}
+        if agent_session_id not in (None, live.row.agent_session_id):
+            changes["agent_session_id"] = agent_session_id
+        await live.commit(entry, current=None, queue=live.queue, last=row.status, **changes)
+        self._permissions.withdrawn(withdrawn)
+        self._permissions.forget(run.task_id)
+
+
+def _status(task: TaskRow, result: TaskResult) -> TaskStatus:
+    if task.status == "dispatching":
+        # No executor has heard of it: there is only one way for it to end here.
+        return "failed"
+    code = result.error.code if result.error else None
+    return states.end_of(result.status, code, stopping=task.status == "stopping")
+
+
+def describe_loss(ending: Ending) -> Problem:
+    """Say how an executor ended, to whoever wanted something of it."""
+    words = ending.stderr_tail.strip()[-_LAST_WORDS:]
+    hint = f"Its last words:\n{words}" if words else None
+    return Problem("executor_failed", f"the executor ended: {ending.in_words}", hint)
 
 
 async def drop_queued(
@@ -84,17 +111,8 @@ async def drop_queued(
         entry.also(receipt.statement(202, views.task(ended)))
     entry.tell("task", task_id, views.task_state(ended))
     queue = [task for task in live.queue if task.task_id != task_id]
-    tell_places(entry, live.queue, queue)
     await live.commit(entry, current=live.current, queue=queue)
     return ended
-
-
-def tell_places(entry: Entry, before: list[TaskRow], after: list[TaskRow]) -> None:
-    """Tell of tasks whose place in the queue has changed."""
-    places = {task.task_id: place for place, task in enumerate(before, 1)}
-    for place, task in enumerate(after, 1):
-        if places.get(task.task_id) != place:
-            entry.tell("task", task.task_id, views.task_state(task, place))
 
 
 def _ended(row: TaskRow, status: TaskStatus, result: TaskResult, survivors: int | None) -> TaskRow:

@@ -9,31 +9,27 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
+from itertools import groupby
+from operator import attrgetter
 
 import msgspec
 import structlog
 from msgspec import Raw
 
 from agor.daemon.pool.ending import Ending
-from agor.daemon.services.finish import Finisher, result_of
+from agor.daemon.services.finish import Finisher, describe_loss, result_of
 from agor.daemon.services.keys import Keys
 from agor.daemon.services.permissions import Permissions
-from agor.daemon.services.runs import Run, Runs, StreamEntry
-from agor.daemon.services.stamps import now
+from agor.daemon.services.runs import Run, Runs
+from agor.daemon.services.stream import StreamWriter
 from agor.daemon.services.tokens import Tokens, hash_of
 from agor.daemon.store import tokens as token_rows
 from agor.daemon.store.base import Store, Write
-from agor.errors import InvalidParams, RpcError, StoreUnavailable, UnknownTask
+from agor.daemon.store.rows import TokenRow
+from agor.errors import InvalidParams, RpcError, StoreError, StoreUnavailable, UnknownTask
 from agor.execution import ExecutionEnvironment
-from agor.protocol.events import (
-    BlockComplete,
-    BlockStart,
-    BlockUpdate,
-    MetadataUpdate,
-    Problem,
-    TaskResult,
-    decode_event,
-)
+from agor.protocol.events import TaskResult
 from agor.protocol.methods import (
     GetApiKeyParams,
     GetApiKeyResult,
@@ -46,12 +42,12 @@ from agor.protocol.validation import UNREADABLE, name_the_field
 log = structlog.get_logger("agor.intake")
 
 _decode = msgspec.json.Decoder(ReportMessageParams).decode
-_MARKS = (BlockStart, BlockUpdate, BlockComplete, TaskResult)
+_whose = attrgetter("session_token", "task_id")
+#: Seconds between two attempts while the store cannot be read.
+_PAUSE = 0.5
 #: Seconds, and bytes, of events that are acknowledged together.
 _ACK_AFTER = 0.25
 _ACK_BYTES = 256 * 1024
-#: Characters of a dead executor's last words that are shown.
-_LAST_WORDS = 2000
 
 #: Ends an executor: its id, and why.
 EndExecutor = Callable[[ExecutionEnvironment, str], Awaitable[object]]
@@ -95,59 +91,61 @@ class Intake:
         if environment.executor_id in self._outcasts:
             return
         try:
-            self._take(environment, events)
+            try:
+                decoded = list(map(_decode, events))
+            except UNREADABLE:
+                # Those before the one that cannot be read count.
+                for raw in events:
+                    self._take(environment, [_decode(raw)], plain=False)
+            else:
+                self._take(environment, decoded, plain=b"\r" not in b"".join(events))
         except UNREADABLE as error:
             self._cast_out(environment, name_the_field(error, "params"))
         except RpcError as error:
             self._cast_out(environment, error.message)
 
-    def _take(self, environment: ExecutionEnvironment, raws: list[Raw]) -> None:
-        end = b',"created_at":%d}' % now()
-        token = task_id = None
-        writer: _Writer | None = None
-        strangers: dict[tuple[str, str], int] = {}
-        try:
-            for raw in raws:
-                event = _decode(raw)
-                if event.task_id != task_id or event.session_token != token:
-                    if writer is not None:
-                        done, writer = writer, None
-                        self._hand_in(done)
-                    token, task_id = event.session_token, event.task_id
-                    writer = self._writer(environment, token, task_id, end)
-                if writer is None:
-                    strangers[token or "", task_id or ""] = event.sequence
-                else:
-                    writer.add(event)
-        finally:
-            if writer is not None:
-                self._hand_in(writer)
-        for (token, task_id), sequence in strangers.items():
-            self._begin(self._settle_stranger(environment, token, task_id, sequence))
+    def _take(
+        self, environment: ExecutionEnvironment, events: list[ReportMessageParams], *, plain: bool
+    ) -> None:
+        token, task_id = _whose(events[0])
+        same = [each for each in events if each.task_id == task_id and each.session_token == token]
+        if len(same) == len(events):
+            self._take_run(environment, events, plain=plain)
+        else:
+            for _, run in groupby(events, key=_whose):
+                self._take_run(environment, list(run), plain=plain)
 
-    def _writer(
-        self, environment: ExecutionEnvironment, token: str, task_id: str, end: bytes
-    ) -> _Writer | None:
+    def _take_run(
+        self, environment: ExecutionEnvironment, events: list[ReportMessageParams], *, plain: bool
+    ) -> None:
+        """Take events of one task, under one token."""
+        token, task_id = _whose(events[0])
         run = self._runs.get(task_id)
         if run is None:
-            return None
+            last = events[-1].sequence
+            self._begin(self._settle_stranger(environment, token, task_id, last))
+            return
         self._tokens.check(token, environment.executor_id, task_id)
-        return _Writer(run, environment, end)
+        writer = StreamWriter(run, environment)
+        try:
+            writer.take(events, plain=plain)
+        finally:
+            self._hand_in(writer)
 
-    def _hand_in(self, writer: _Writer) -> None:
+    def _hand_in(self, writer: StreamWriter) -> None:
         run, entry = writer.run, writer.entry
         if run.held > self._most_held:
             raise InvalidParams(f"more than {self._most_held} bytes came without acknowledgement")
         if writer.fresh and entry.events:
             run.live.channel.line.append(entry)
-            entry.done.add_done_callback(lambda done: self._stored(writer, done))
+            entry.done.add_done_callback(partial(self._stored, writer))
         elif writer.repeated and run.stored:
             self._acknowledge(run, writer.environment)
         if writer.result is not None:
             run.result = writer.result
             self._begin(self._end(run, writer.result))
 
-    def _stored(self, writer: _Writer, done: asyncio.Future[int]) -> None:
+    def _stored(self, writer: StreamWriter, done: asyncio.Future[int]) -> None:
         run, entry = writer.run, writer.entry
         run.held -= entry.size
         if done.cancelled() or isinstance(done.exception(), StoreUnavailable):
@@ -183,11 +181,20 @@ class Intake:
         self, environment: ExecutionEnvironment, token: str, task_id: str, sequence: int
     ) -> None:
         """Let go of events of a task that has ended; anybody else does not get away with them."""
-        row = await token_rows.get(self._store, hash_of(token))
+        row = await self._known(environment, token)
         if row is None or row.task_id != task_id or row.executor_id != environment.executor_id:
             self._cast_out(environment, "its session token is not known")
         elif self._runs.get(task_id) is None:
             environment.acknowledge(task_id, sequence)
+
+    async def _known(self, environment: ExecutionEnvironment, token: str) -> TokenRow | None:
+        while True:
+            try:
+                return await token_rows.get(self._store, hash_of(token))
+            except StoreUnavailable:
+                if not environment.connected:
+                    raise
+                await asyncio.sleep(_PAUSE)
 
     # ── questions ────────────────────────────────────────────────────────────────────────────
 
@@ -196,7 +203,12 @@ class Intake:
     ) -> GetApiKeyResult:
         """Give a key to a task, or refuse."""
         grant = self._tokens.check(params.session_token, environment.executor_id)
-        await self._store.commit(Write([self._tokens.use(grant)]))
+        use = self._tokens.use(grant)
+        try:
+            await self._store.commit(Write([use]))
+        except StoreError:
+            self._tokens.unuse(grant)
+            raise
         return await self._keys.get(grant.row, params.credential_key)
 
     async def request_permission(
@@ -249,62 +261,3 @@ class Intake:
         """Wait until nothing is under way."""
         while self._work:
             await asyncio.wait(self._work)
-
-
-class _Writer:
-    """Puts one task's events of one read into an entry."""
-
-    def __init__(self, run: Run, environment: ExecutionEnvironment, end: bytes) -> None:
-        self.run = run
-        self.environment = environment
-        self._end = end
-        self.result: TaskResult | None = None
-        self.repeated = False
-        self._heads: dict[str, bytes] = {}
-        last = run.live.channel.line.last
-        #: What is not being committed yet takes more of the same task: one commit, one answer.
-        open_entry = last if isinstance(last, StreamEntry) and last.run is run else None
-        self.fresh = open_entry is None
-        self.entry = open_entry or StreamEntry(run)
-
-    def add(self, event: ReportMessageParams) -> None:
-        """Take the next event, unless we have it."""
-        run, sequence, kind = self.run, event.sequence, event.event_type
-        if sequence <= run.taken:
-            self.repeated = True
-            return
-        if sequence != run.taken + 1 or run.result is not None or self.result is not None:
-            raise InvalidParams(
-                f"params.sequence: {sequence} does not follow {run.taken}, or the task has ended"
-            )
-        data: bytes | Raw = event.event_data
-        if b"\r" in bytes(data):
-            # White space in JSON, but the end of a line for some who read the feed.
-            data = msgspec.json.encode(msgspec.json.decode(data))
-        if kind != "block_delta":
-            self._note(kind, bytes(data))
-        head = self._heads.get(kind)
-        if head is None:
-            head = self._heads[kind] = b',"type":"%b","task_id":%b,"data":' % (
-                kind.encode(), msgspec.json.encode(run.task_id),
-            )  # fmt: skip
-        spelled = b"%b%b%b" % (head, data, self._end)
-        run.taken = self.entry.upto = sequence
-        run.held += len(spelled)
-        self.entry.add(spelled)
-
-    def _note(self, kind: str, data: bytes) -> None:
-        event = decode_event(kind, data)
-        if isinstance(event, _MARKS):
-            self.entry.mark(event, data)
-        if isinstance(event, TaskResult):
-            self.result = event
-        elif isinstance(event, MetadataUpdate) and event.agent_session_id is not None:
-            self.run.agent_session_id = event.agent_session_id
-
-
-def describe_loss(ending: Ending) -> Problem:
-    """Say how an executor ended, to whoever wanted something of it."""
-    words = ending.stderr_tail.strip()[-_LAST_WORDS:]
-    hint = f"Its last words:\n{words}" if words else None
-    return Problem("executor_failed", f"the executor ended: {ending.in_words}", hint)

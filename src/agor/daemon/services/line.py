@@ -22,7 +22,7 @@ import msgspec
 import structlog
 
 from agor.daemon.services.stamps import now
-from agor.daemon.store.base import Statement, Store, StoredEvent, Write
+from agor.daemon.store.base import EventRun, Statement, Store, Write
 from agor.errors import StoreUnavailable
 
 log = structlog.get_logger("agor.feed")
@@ -129,6 +129,11 @@ class Line:
             self._hurry.set()
         return entry.done
 
+    def hasten(self, entry: Entry) -> None:
+        """Have an entry fail if the store cannot write: nobody has time to wait for it now."""
+        entry.patient = False
+        self._hurry.set()
+
     async def flushed(self) -> None:
         """Wait until all that was appended is durable or has failed."""
         while self._work is not None:
@@ -162,35 +167,31 @@ class Line:
     async def _commit(self, entries: list[Entry]) -> None:
         first = self.committed + 1
         try:
-            write = self._spell(entries, first)
-            await self._store.commit(write)
+            statements, bodies = _spell(entries, first)
+            events = [EventRun(self._number, first, bodies)] if bodies else []
+            await self._store.commit(Write(statements, events))
         except StoreUnavailable as error:
             await self._hold(entries, error)
             return
+        except asyncio.CancelledError:
+            # The store was closed over it. Whoever waits must not wait for ever.
+            for entry in entries:
+                _fail(entry, StoreUnavailable("the database was closed"))
+            raise
         except Exception as error:  # noqa: BLE001 - whatever it is, somebody is told
             self._single_out(entries, error)
             return
-        self.committed += len(write.events)
-        if write.events:
-            self._publish(first, [event.body for event in write.events])
+        self.committed += len(bodies)
+        if bodies:
+            try:
+                self._publish(first, bodies)
+            except Exception:
+                # It is stored; a bug of whoever is told must not hold the session up.
+                log.exception("not_published", session_number=self._number)
         for entry in entries:
             first += len(entry.events)
             if not entry.done.done():
                 entry.done.set_result(first - 1)
-
-    def _spell(self, entries: list[Entry], sequence: int) -> Write:
-        """Number the events, and put all together that is to be committed."""
-        statements: list[Statement] = []
-        events: list[StoredEvent] = []
-        number = self._number
-        for entry in entries:
-            statements += entry.statements(sequence)
-            for event in entry.events:
-                events.append(
-                    StoredEvent(number, sequence, b'{"sequence":%d%b' % (sequence, event))
-                )
-                sequence += 1
-        return Write(statements, events)
 
     def _single_out(self, entries: list[Entry], error: Exception) -> None:
         """One of them cannot be stored, ever. It fails, and the others must not with it."""
@@ -214,6 +215,18 @@ class Line:
             self._hurry.clear()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._hurry.wait(), _RETRY_PAUSE)
+
+
+def _spell(entries: list[Entry], sequence: int) -> tuple[list[Statement], list[bytes]]:
+    """Number the events, and put all together that is to be committed."""
+    statements: list[Statement] = []
+    bodies: list[bytes] = []
+    for entry in entries:
+        statements += entry.statements(sequence)
+        for event in entry.events:
+            bodies.append(b'{"sequence":%d%b' % (sequence, event))
+            sequence += 1
+    return statements, bodies
 
 
 def _fail(entry: Entry, error: BaseException) -> None:

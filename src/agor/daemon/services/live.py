@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable
+from typing import Any
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -32,8 +33,6 @@ from agor.protocol.validation import quoted
 _KEPT = 128
 #: Seconds that a command waits for the one before it on the same session.
 _PATIENCE = 15.0
-#: Seconds that one who was told to go still waits to hear what became of its commit.
-_LAST_PATIENCE = 10.0
 
 
 class LiveSession:
@@ -95,30 +94,28 @@ class LiveSession:
             entry.tell("session", None, views.session(row))
         else:
             row = self.row
-        done = self.channel.line.append(entry)
-        await _outlast(done)
+        line = self.channel.line
+        await outlast(line.append(entry), lambda: line.hasten(entry))
         self.row, self.current, self.queue = row, current, queue
 
 
-async def _outlast(done: asyncio.Future[int]) -> None:
+async def outlast(done: asyncio.Future[Any], hasten: Callable[[], None] = lambda: None) -> None:
     """Wait for a commit even if we are cancelled meanwhile: what follows from it must be applied.
 
-    The cancellation is not lost: it comes at the next thing that is waited for.
+    `hasten` has it fail if it cannot happen now. The cancellation is not lost: it comes at the next
+    thing that is waited for.
     """
-    task, loop = asyncio.current_task(), asyncio.get_running_loop()
-    cancelled, patience = False, None
+    task = asyncio.current_task()
+    cancelled = False
     while not done.done():
         try:
-            await asyncio.wait((done,), timeout=patience)
+            await asyncio.wait((done,))
         except asyncio.CancelledError:
-            cancelled, patience = True, _LAST_PATIENCE
-        else:
-            if cancelled and not done.done():
-                # The daemon ends, and the store does not answer.
-                raise asyncio.CancelledError
-    done.result()
+            cancelled = True
+            hasten()
     if cancelled and task is not None:
-        loop.call_soon(task.cancel)
+        asyncio.get_running_loop().call_soon(task.cancel)
+    done.result()
 
 
 class LiveSessions:

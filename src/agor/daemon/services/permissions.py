@@ -24,15 +24,25 @@ from agor.daemon.services.stamps import new_id, now
 from agor.daemon.store import permissions, tasks
 from agor.daemon.store.base import Store
 from agor.daemon.store.rows import PermissionRow, TaskRow
-from agor.errors import AgorError, Conflict, NotFound, UnknownTask
+from agor.errors import (
+    AgorError,
+    Conflict,
+    InvalidParams,
+    NotFound,
+    StoreUnavailable,
+    UnknownTask,
+)
 from agor.protocol.api import Decision, Page, Permission, PermissionStatus
 from agor.protocol.methods import RequestPermissionParams, RequestPermissionResult
 from agor.protocol.validation import quoted
 
 log = structlog.get_logger("agor.permissions")
 
-#: Questions of one task that may be open at once.
+#: Questions of one task that may be open at once, and their bytes.
 _MOST_PENDING = 100
+_MOST_BYTES = 8 * 1024 * 1024
+#: Seconds between two attempts while the store cannot be read.
+_PAUSE = 0.5
 
 
 class _Pending:
@@ -53,6 +63,8 @@ class Permissions:
         self._lives = lives
         self._timeout_ms = timeout_ms
         self._pending: dict[str, _Pending] = {}
+        #: Questions of tasks that have not ended, as they stand, by task and request_id.
+        self._asked: dict[tuple[str, str], PermissionRow] = {}
         self._work: set[asyncio.Task[None]] = set()
 
     def restore(self, row: PermissionRow, live: LiveSession) -> None:
@@ -69,14 +81,32 @@ class Permissions:
 
     async def ask(self, run: Run, params: RequestPermissionParams) -> RequestPermissionResult:
         """Put a question, or join one that was put before, and wait for its answer."""
-        async with Turn(run.live, patience=None) as live:
-            row = await permissions.by_request(self._store, params.task_id, params.request_id)
-            if row is None:
-                row = await self._put(live, params)
+        row = await self._look_up(run, params)
+        if row is None:
+            async with Turn(run.live, patience=None) as live:
+                # Somebody may have put it while we waited for our turn.
+                row = self._asked.get((params.task_id, params.request_id))
+                if row is None:
+                    row = await self._put(live, params)
+        if row.status == "pending" and row.permission_id not in self._pending:
+            # It was stored, and whoever put it did not live to see it.
+            self._open(row, run.live)
         pending = self._pending.get(row.permission_id)
         if pending is not None:
             row = await asyncio.shield(pending.answer)
         return _answer(row)
+
+    async def _look_up(self, run: Run, params: RequestPermissionParams) -> PermissionRow | None:
+        """Find a question that was put before, by this daemon or an earlier one."""
+        while True:
+            known = self._asked.get((params.task_id, params.request_id))
+            if known is not None or run.ended.done():
+                return known
+            try:
+                return await permissions.by_request(self._store, params.task_id, params.request_id)
+            except StoreUnavailable:
+                # The agent has time: it waits for a person anyway.
+                await asyncio.wait((run.ended,), timeout=_PAUSE)
 
     async def _put(self, live: LiveSession, params: RequestPermissionParams) -> PermissionRow:
         current = live.current
@@ -84,6 +114,13 @@ class Permissions:
             raise UnknownTask("this task has ended")
         if len(self._of(params.task_id)) >= _MOST_PENDING:
             raise Conflict(f"{_MOST_PENDING} questions of this task are open already")
+        try:
+            tool_input = msgspec.json.encode(params.tool_input)
+        except (ValueError, RecursionError):
+            raise InvalidParams("params.tool_input: cannot be written as JSON again") from None
+        held = sum(len(each.row.tool_input) for each in self._of(params.task_id))
+        if held + len(tool_input) > _MOST_BYTES:
+            raise InvalidParams(f"the open questions of a task have at most {_MOST_BYTES} bytes")
         created = now()
         row = PermissionRow(
             permission_id=new_id(),
@@ -91,7 +128,7 @@ class Permissions:
             task_id=params.task_id,
             request_id=params.request_id,
             tool_name=params.tool_name,
-            tool_input=msgspec.json.encode(params.tool_input),
+            tool_input=tool_input,
             tool_use_id=params.tool_use_id,
             status="pending",
             created_at=created,
@@ -106,6 +143,7 @@ class Permissions:
         if current.status == "running":
             current = _move(current, "awaiting_permission", entry)
         await live.commit(entry, current=current, queue=live.queue)
+        self._asked[row.task_id, row.request_id] = row
         self._open(row, live)
         log.info("permission_requested", permission=row.permission_id, tool=row.tool_name)
         return row
@@ -127,8 +165,9 @@ class Permissions:
             self._store, who.user_id, status, views.read_cursor(cursor), limit + 1
         )
         return views.page(
-            rows, limit, views.permission, lambda row: (row.created_at, row.permission_id)
-        )
+            rows, limit, views.permission,
+            lambda row: (row.created_at, row.permission_id), lambda row: len(row.tool_input),
+        )  # fmt: skip
 
     async def get(self, who: Principal, permission_id: str) -> Permission:
         """Show one question."""
@@ -222,8 +261,14 @@ class Permissions:
             if (pending := self._pending.get(row.permission_id)) is not None:
                 self._settle(pending, row)
 
+    def forget(self, task_id: str) -> None:
+        """A task has ended: nobody asks for it again."""
+        for key in [key for key in self._asked if key[0] == task_id]:
+            del self._asked[key]
+
     def _settle(self, pending: _Pending, row: PermissionRow) -> None:
         del self._pending[row.permission_id]
+        self._asked[row.task_id, row.request_id] = row
         if pending.timer is not None:
             pending.timer.cancel()
         pending.answer.set_result(row)

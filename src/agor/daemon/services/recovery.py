@@ -15,8 +15,7 @@ from agor.daemon.pool.take_back import TakenBack
 from agor.daemon.services import states, views
 from agor.daemon.services.dispatch import Dispatcher
 from agor.daemon.services.executors import Executors
-from agor.daemon.services.finish import Finisher, result_of
-from agor.daemon.services.intake import describe_loss
+from agor.daemon.services.finish import Finisher, describe_loss, result_of
 from agor.daemon.services.line import Entry
 from agor.daemon.services.live import LiveSession, LiveSessions
 from agor.daemon.services.permissions import Permissions
@@ -25,7 +24,7 @@ from agor.daemon.services.stops import Stopper
 from agor.daemon.services.tokens import Grant, Tokens
 from agor.daemon.store import messages, permissions, tasks, tokens
 from agor.daemon.store.base import Store
-from agor.errors import AgorError
+from agor.errors import AgorError, NotFound
 from agor.protocol.events import Problem, TaskResult
 
 log = structlog.get_logger("agor.recovery")
@@ -66,7 +65,8 @@ class Recovery:
         """Load what is unfinished, take executors back, and go on."""
         unfinished = await tasks.unfinished(self._store)
         session_ids = dict.fromkeys(task.session_id for task in unfinished)
-        lives = await asyncio.gather(*(self._lives.get(each) for each in session_ids))
+        found = await asyncio.gather(*(self._find(each) for each in session_ids))
+        lives = [live for live in found if live is not None]
         await asyncio.gather(*(self._load(live) for live in lives))
         # From here on executors report; what they need to be known by is loaded.
         taken = {one.pooled.executor_id: one for one in await self._executors.open()}
@@ -79,12 +79,21 @@ class Recovery:
         if unfinished:
             log.info("recovered", sessions=len(lives), tasks=len(unfinished))
 
+    async def _find(self, session_id: str) -> LiveSession | None:
+        try:
+            return await self._lives.get(session_id)
+        except NotFound:
+            # Tasks without a session: somebody changed the database. No reason not to start.
+            log.error("session_missing", session=session_id)
+            return None
+
     async def _load(self, live: LiveSession) -> None:
         await self._put_back(live)
         current = live.current
         if current is None:
             return
         run = Run(live, current.task_id, current.received)
+        run.executor_id = current.executor_id
         for block in await messages.open_blocks(self._store, live.row.number, run.task_id):
             run.blocks[block.block_id] = Begun(block.sequence)
         if current.result is not None:
@@ -134,6 +143,9 @@ class Recovery:
         elif any(info.task_id == run.task_id for info in one.tasks):
             self._dispatcher.resume(live, run, None)
         else:
+            if one.tasks:
+                # It is leased for others of its tasks, which have ended for us.
+                self._executors.release(live.session_id, one.pooled.environment)
             await self._tell_again(live, run)
 
     async def _tell_again(self, live: LiveSession, run: Run) -> None:

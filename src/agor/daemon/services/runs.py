@@ -41,6 +41,8 @@ class Run:
         self.task_id = task_id
         self.environment: ExecutionEnvironment | None = None
         self.acquiring: asyncio.Task[ExecutionEnvironment] | None = None
+        #: Who has the task, or is about to.
+        self.executor_id: str | None = None
         #: The last sequence that was taken, and the last that is stored.
         self.taken = received
         self.stored = received
@@ -99,7 +101,7 @@ class StreamEntry(Entry):
     def statements(self, first: int) -> Sequence[Statement]:
         """Say what changes; called again, with another place, if the store could not write."""
         run = self.run
-        found = [tasks.received(run.task_id, self.upto)]
+        found = [*self._statements, tasks.received(run.task_id, self.upto)]
         for offset, event, data, block in self._marks:
             found.append(_statement(run, event, data, block, first + offset))
         return found
@@ -156,13 +158,7 @@ class Runs:
 
     def on(self, executor_id: str) -> list[Run]:
         """List those that an executor has."""
-        return [
-            run
-            for run in self._by_task.values()
-            if run.live.current is not None
-            and run.live.current.task_id == run.task_id
-            and run.live.current.executor_id == executor_id
-        ]
+        return [run for run in self._by_task.values() if run.executor_id == executor_id]
 
     def all(self) -> list[Run]:
         """List all."""

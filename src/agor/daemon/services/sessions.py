@@ -12,7 +12,7 @@ from msgspec import UNSET
 from agor.daemon.services import views
 from agor.daemon.services.executors import Executors
 from agor.daemon.services.line import Entry
-from agor.daemon.services.live import LiveSessions, Turn
+from agor.daemon.services.live import LiveSessions, Turn, outlast
 from agor.daemon.services.principal import Principal
 from agor.daemon.services.receipts import Receipt
 from agor.daemon.services.stamps import new_id, now
@@ -115,7 +115,8 @@ class Sessions:
                 raise Conflict("this session has work to do", hint="Stop its tasks first.")
             await self._executors.stop(session_id, "its session was deleted")
             await live.channel.line.flushed()
-            await self._store.commit(Write(sessions.delete(live.row)))
+            deleted = asyncio.ensure_future(self._store.commit(Write(sessions.delete(live.row))))
+            await outlast(deleted)
             self._lives.forget(live)
 
 

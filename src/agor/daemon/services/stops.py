@@ -10,12 +10,14 @@ import asyncio
 
 import structlog
 
+from agor.daemon.pool.ending import UNKNOWN
 from agor.daemon.services.executors import Executors
 from agor.daemon.services.finish import Finisher, result_of
 from agor.daemon.services.runs import Run
 from agor.daemon.services.tokens import Tokens
 from agor.errors import AgorError
 from agor.protocol.events import Problem
+from agor.protocol.validation import quoted
 
 log = structlog.get_logger("agor.tasks")
 
@@ -30,21 +32,29 @@ class Stopper:
         self._tokens = tokens
         self._finisher = finisher
         self._stop_timeout = stop_timeout
-        self._stops: set[asyncio.Task[None]] = set()
+        self._stops: dict[str, asyncio.Task[None]] = {}
 
     def begin(self, run: Run, reason: str | None) -> None:
-        """Begin to stop a task whose status is `stopping`."""
-        task = asyncio.create_task(self._stop(run, reason or "stopped"))
-        self._stops.add(task)
-        task.add_done_callback(self._ended)
+        """Begin to stop a task whose status is `stopping`, unless that is under way."""
+        if run.task_id not in self._stops:
+            task = asyncio.create_task(self._stop(run, reason or "stopped"))
+            self._stops[run.task_id] = task
+            task.add_done_callback(lambda done: self._ended(run.task_id, done))
 
     async def _stop(self, run: Run, reason: str) -> None:
         await self._ask(run, reason)
-        ending = await self._executors.stop(run.live.session_id, reason)
-        ending = ending or run.ending
+        survivors = await self._end_executor(run, reason)
         result = run.result or result_of(Problem("cancelled", reason), stopped=True)
-        survivors = None if ending is None else ending.survivors
-        await self._finisher.finish(run, result, survivors=survivors)
+        await self._finisher.finish(run, result, survivors=survivors, stopped=True)
+
+    async def _end_executor(self, run: Run, reason: str) -> int | None:
+        """End the executor with all that it started; tells what is left of it."""
+        try:
+            ending = await self._executors.stop(run.live.session_id, reason) or run.ending
+        except Exception:
+            log.exception("executor_not_ended", task=run.task_id)
+            return UNKNOWN
+        return None if ending is None else ending.survivors
 
     async def _ask(self, run: Run, reason: str) -> None:
         """Let the agent stop in its own way, if it can be told."""
@@ -55,16 +65,16 @@ class Stopper:
         try:
             await environment.stop_task(grant.token, run.task_id, reason, self._stop_timeout)
         except AgorError as error:
-            log.info("not_stopped_gently", task=run.task_id, why=error.message)
+            log.info("not_stopped_gently", task=run.task_id, why=quoted(error.message))
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._stops.discard(task)
+    def _ended(self, task_id: str, task: asyncio.Task[None]) -> None:
+        self._stops.pop(task_id, None)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("stop_failed", exc_info=error)
 
     async def close(self) -> None:
         """Leave what is under way to the daemon after us."""
-        stops = list(self._stops)
+        stops = list(self._stops.values())
         for task in stops:
             task.cancel()
         await asyncio.gather(*stops, return_exceptions=True)

@@ -6,16 +6,16 @@ import msgspec
 
 from agor.daemon.services import states, views
 from agor.daemon.services.executors import Executors
-from agor.daemon.services.finish import drop_queued, result_of, tell_places
+from agor.daemon.services.finish import drop_queued, result_of
 from agor.daemon.services.line import Entry
 from agor.daemon.services.live import Kick, LiveSession, LiveSessions, Turn
 from agor.daemon.services.principal import Principal
 from agor.daemon.services.receipts import Receipt
-from agor.daemon.services.runs import Runs
+from agor.daemon.services.runs import Run, Runs
 from agor.daemon.services.stamps import new_id, now
 from agor.daemon.services.stops import Stopper
 from agor.daemon.store import tasks
-from agor.daemon.store.base import Store
+from agor.daemon.store.base import Store, Write
 from agor.daemon.store.rows import TaskRow
 from agor.errors import Conflict, NotFound
 from agor.protocol.api import (
@@ -107,6 +107,7 @@ class Tasks:
             limit,
             lambda row: views.task(row, live.position_of(row.task_id)),
             lambda row: (row.created_at, row.task_id),
+            lambda row: len(row.prompt),
         )
 
     async def move(self, who: Principal, task_id: str, where: TaskMove) -> Task:
@@ -128,7 +129,7 @@ class Tasks:
             before = {task.task_id: task.position for task in live.queue}
             changed = [task for task in queue if before[task.task_id] != task.position]
             entry = Entry([tasks.update(task) for task in changed])
-            tell_places(entry, live.queue, queue)
+            _tell_places(entry, live.queue, queue)
             if changed:
                 await live.commit(entry, current=live.current, queue=queue)
         return await self.get(who, task_id)
@@ -154,6 +155,10 @@ class Tasks:
                 return await self._call_off(live, current, problem, receipt)
             if current.status != "stopping":
                 current = await self._begin_stop(live, current, why.reason, receipt)
+            else:
+                self._stopper.begin(self._run_of(current), why.reason)
+                if receipt is not None:
+                    await self._store.commit(Write([receipt.statement(202, views.task(current))]))
             return views.task(current)
 
     async def _begin_stop(
@@ -166,10 +171,13 @@ class Tasks:
             entry.also(receipt.statement(202, views.task(row)))
         entry.tell("task", row.task_id, views.task_state(row))
         await live.commit(entry, current=row, queue=live.queue)
-        run = self._runs.get(row.task_id)
-        assert run is not None
-        self._stopper.begin(run, reason)
+        self._stopper.begin(self._run_of(row), reason)
         return row
+
+    def _run_of(self, task: TaskRow) -> Run:
+        run = self._runs.get(task.task_id)
+        assert run is not None, "a task that has not ended has a run"
+        return run
 
     async def _call_off(
         self, live: LiveSession, current: TaskRow, why: Problem, receipt: Receipt | None
@@ -227,3 +235,11 @@ def _new_task(live: LiveSession, new: NewPrompt) -> TaskRow:
         result=None,
         survivors=None,
     )
+
+
+def _tell_places(entry: Entry, before: list[TaskRow], after: list[TaskRow]) -> None:
+    """Tell of tasks whose place in the queue has changed."""
+    places = {task.task_id: place for place, task in enumerate(before, 1)}
+    for place, task in enumerate(after, 1):
+        if places.get(task.task_id) != place:
+            entry.tell("task", task.task_id, views.task_state(task, place))

@@ -102,6 +102,10 @@ class Tokens:
         grant.row = msgspec.structs.replace(row, uses=row.uses + 1)
         return tokens.used(row.token_hash, row.uses + 1)
 
+    def unuse(self, grant: Grant) -> None:
+        """Take a use back that could not be stored."""
+        grant.row = msgspec.structs.replace(grant.row, uses=grant.row.uses - 1)
+
     def of_task(self, task_id: str) -> Grant | None:
         """Find a task's token."""
         return next((g for g in self._by_hash.values() if g.row.task_id == task_id), None)

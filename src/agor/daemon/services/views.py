@@ -85,6 +85,9 @@ def permission(row: PermissionRow) -> Permission:
     )
 
 
+#: What the large members of a page may have together.
+PAGE_BYTES = 8 * 1024 * 1024
+
 # ── pages ────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -93,10 +96,20 @@ def page(
     limit: int,
     show: Callable[[Row], View],
     key: Callable[[Row], tuple[int, str]],
+    size: Callable[[Row], int] = lambda _: 0,
 ) -> Page[View]:
-    """Make a page of one row more than was asked for, which tells whether there is a next one."""
-    shown = rows[:limit]
-    at, row_id = key(shown[-1]) if len(rows) > limit else (0, "")
+    """Make a page of one row more than was asked for, which tells whether there is a next one.
+
+    It has fewer if they are large, one at least.
+    """
+    shown: list[Row] = []
+    room = PAGE_BYTES
+    for row in rows[:limit]:
+        room -= size(row)
+        if room < 0 and shown:
+            break
+        shown.append(row)
+    at, row_id = key(shown[-1]) if len(rows) > len(shown) else (0, "")
     cursor = f"{at}.{row_id}" if row_id else None
     return Page(items=[show(row) for row in shown], next_cursor=cursor)
 
