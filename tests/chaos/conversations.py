@@ -69,9 +69,11 @@ class Talker:
         marker = f"{self._session_id[-6:]}.{self._count}"
         while True:
             try:
-                accepted = await self._client.prompt(self._session_id, script(marker, ask=ask))
+                accepted = await self._client.prompt(
+                    self._session_id, script(marker, ask=ask), key=marker
+                )
             except AgorError:
-                # Nobody is there now. If it was accepted all the same, it is in the list of tasks.
+                # Nobody is there now. If it was accepted all the same, the key says so.
                 await asyncio.sleep(0.1)
                 continue
             self.accepted[accepted.task_id] = marker

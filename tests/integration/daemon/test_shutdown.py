@@ -64,6 +64,25 @@ async def test_with_drain_nothing_is_left_and_the_task_says_why(folder: Path):
             assert "the daemon is shutting down" in task.error.message
 
 
+async def test_with_drain_also_what_was_taken_back_ends_with_its_question(folder: Path):
+    ask = [{"tool": {"name": "Write", "input": {}, "output": "done", "ask": True}}]
+    with running_daemon({"daemon.drain_on_stop": True}) as daemon:
+        async with daemon.client() as client:
+            made = await soon(client.create_session("scripted", str(folder)))
+            accepted = await soon(client.prompt(made.session_id, json.dumps(ask)))
+            async with asyncio.timeout(30):
+                async for event in client.follow(made.session_id):
+                    if event.type == "permission":
+                        break
+            await asyncio.to_thread(daemon.kill)
+            await asyncio.to_thread(daemon.start)
+            await asyncio.to_thread(daemon.stop)
+            await asyncio.to_thread(daemon.wait_only)
+            await asyncio.to_thread(daemon.start)
+            assert (await soon(client.task(accepted.task_id))).status == "stopped"
+            assert [each async for each in client.permissions(status="pending")] == []
+
+
 async def test_who_follows_is_told_to_come_back(folder: Path):
     with running_daemon() as daemon:
         async with daemon.client() as client:
@@ -74,12 +93,15 @@ async def test_who_follows_is_told_to_come_back(folder: Path):
             await soon(socket.recv())
             os.kill(daemon.pid, signal.SIGTERM)
             with pytest.raises(ConnectionClosed) as cut:
-                async with asyncio.timeout(30):
-                    while True:
-                        await socket.recv()
+                await soon(_read_to_the_end(socket))
         assert cut.value.rcvd is not None
         assert cut.value.rcvd.code == 1012
         assert await asyncio.to_thread(daemon.wait_ended) == 0
+
+
+async def _read_to_the_end(socket: websockets.ClientConnection) -> None:
+    while True:
+        await socket.recv()
 
 
 async def test_a_daemon_with_a_stuck_client_still_ends(folder: Path):

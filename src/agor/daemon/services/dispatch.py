@@ -169,7 +169,7 @@ class Dispatcher:
         try:
             if environment is not None:
                 await self._begin(live, run, environment)
-            await run.ended
+            await run.wait_ended()
         finally:
             self._executors.release(live.session_id)
 
@@ -237,7 +237,7 @@ class Dispatcher:
                 if result is not None and run.result is None:
                     # It should have come as an event before; we take it as it is.
                     await self._finisher.finish(run, result)
-                await run.ended
+                await run.wait_ended()
 
     async def _wait_for(self, environment: ExecutionEnvironment, run: Run) -> None:
         """Wait until an executor is connected again; if it has ended, so has its task."""
@@ -249,7 +249,7 @@ class Dispatcher:
             problem = Problem("executor_failed", error.message)
             await self._finisher.finish(run, result_of(problem))
             # If it was being stopped, whoever stops it ends it.
-            await run.ended
+            await run.wait_ended()
 
 
 async def _first(work: Coroutine[Any, Any, T], ended: asyncio.Future[None]) -> T | None:

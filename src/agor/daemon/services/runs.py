@@ -63,6 +63,10 @@ class Run:
         self.ending: Ending | None = None
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
+    async def wait_ended(self) -> None:
+        """Wait for the end. Whoever gives up waiting does not end it, as awaiting it would."""
+        await asyncio.wait((self.ended,))
+
     def head_of(self, kind: str) -> bytes:
         """Spell what an event of this kind begins with."""
         task = msgspec.json.encode(self.task_id)
