@@ -59,7 +59,8 @@ class Run:
         ]
         self.talkers = [Talker(client, session) for session in sessions]
         self.followers = [Follower(client, session) for session in sessions]
-        work = [asyncio.create_task(each.run()) for each in (*self.talkers, *self.followers)]
+        work = [asyncio.create_task(talker.run()) for talker in self.talkers]
+        work += [asyncio.create_task(follower.run()) for follower in self.followers]
         try:
             end = time.monotonic() + duration
             while time.monotonic() < end or self.kills.total() < kills:

@@ -40,7 +40,7 @@ async def test_executors_go_on_and_the_next_daemon_has_every_word(folder: Path):
             await asyncio.to_thread(daemon.start)
             async with asyncio.timeout(60):
                 assert (await client.wait_task(task_id)).status == "completed"
-            texts = []
+            texts: list[str] = []
             cursor = None
             while True:
                 page = await soon(client.messages(session, cursor=cursor, limit=200))
