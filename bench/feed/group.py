@@ -9,6 +9,7 @@ import resource
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 from bench.feed.goals import judge, table
@@ -20,6 +21,8 @@ LOAD_SECONDS = 120
 CONNECTIONS = 64
 #: The part of what is sent before it is measured.
 WARM_UP = 5
+#: Seconds for a server to note a client that it has just accepted: peers have no replay.
+SETTLE = 0.3
 #: Enough for a thousand clients and what else is open.
 OPEN_FILES = 8192
 
@@ -90,6 +93,7 @@ def _feed(load: str, process: Running, measure: Measure, count: int) -> dict[str
         playing.stdin.write("\n".join(sessions).encode() + b"\n")
         playing.stdin.flush()
         if playing.stdout.readline() == b"ready\n":
+            time.sleep(SETTLE)
             for session in sessions:
                 process.prompt(session)
         return _figures(playing, process)
