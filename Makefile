@@ -27,7 +27,7 @@ demo: setup  ## play the scripted agent through a real executor and watch its ev
 
 test: setup  ## run every test
 	@scripts/system-packages
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest --numprocesses 2 --dist loadgroup
 
 check: setup  ## formatting, lint, types
 	@$(BIN)/ruff format --check .

@@ -73,9 +73,10 @@ def _dependencies(python: Path) -> Path:
 def _locked() -> str:
     """The part of the lock file that is needed at run time, hashes included."""
     lock = (_ROOT / "requirements.lock").read_text()
-    entries = dict(re.findall(r"^([\w.-]+)(==.*\n(?:[ \t].*\n)*)", lock, re.MULTILINE))
+    found = re.findall(r"^([\w.-]+)(==.*\n(?:[ \t].*\n)*)", lock, re.MULTILINE)
+    entries = {_plain(name): entry for name, entry in found}
     project = tomllib.loads((_ROOT / "pyproject.toml").read_text())["project"]
-    wanted = {re.split(r"[^\w.-]", line)[0] for line in project["dependencies"]}
+    wanted = {_plain(re.split(r"[^\w.-]", line)[0]) for line in project["dependencies"]}
     while True:
         more = {name for name, entry in entries.items() if _needed_by(entry) & wanted} - wanted
         if not more:
@@ -85,7 +86,12 @@ def _locked() -> str:
 
 def _needed_by(entry: str) -> set[str]:
     _, _, users = entry.partition("# via")
-    return set(re.findall(r"[\w.-]+", users))
+    return {_plain(user) for user in re.findall(r"[\w.-]+", users)}
+
+
+def _plain(name: str) -> str:
+    """Spell a package's name in the one way that all its spellings share."""
+    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def _pip(*arguments: str) -> None:

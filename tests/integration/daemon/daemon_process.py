@@ -290,7 +290,9 @@ def _parent(process: Process) -> int:
 
 def _remove_cgroups(name: str) -> None:
     """Remove the cgroups of a daemon that could not do it; nobody is in them any more."""
-    for base in _CGROUPS.rglob(name):
+    # Others make and remove their own meanwhile, which `walk` does not mind.
+    ours = [Path(base, name) for base, folders, _ in os.walk(_CGROUPS) if name in folders]
+    for base in ours:
         for folder, _, _ in os.walk(base, topdown=False):
             with contextlib.suppress(OSError):
                 Path(folder).rmdir()
