@@ -21,6 +21,9 @@ class _Host:
     def take_events(self, *_: object) -> None:
         return
 
+    def refuse_event(self, *_: object) -> None:
+        return
+
     async def get_api_key(self, *_: object) -> NoReturn:
         raise NotImplementedError
 

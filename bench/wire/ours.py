@@ -1,7 +1,7 @@
 """Our side of the wire group: the real peer with its default limits, serving what the bench asks.
 
-`report_message` is taken as the daemon's relay takes it: the envelope is checked, the params are
-well-formed and passed on as bytes. With `--typed` every member of the params is checked as well.
+`report_message` is taken as the daemon takes it: what came together is handed over together, every
+member of the params is checked, the payload is passed on as bytes. With `--typed` one by one.
 
 Usage: python -m bench.wire.ours [--typed] SOCKET_PATH
 """
@@ -11,7 +11,7 @@ import sys
 from time import time_ns
 
 import uvloop
-from msgspec import Raw, Struct
+from msgspec import Struct
 
 from agor.protocol.methods import PING, REPORT_MESSAGE, Nothing, PingResult, ReportMessageParams
 from agor.protocol.validation import Method
@@ -62,7 +62,7 @@ class Connection:
     def report(self, _: ReportMessageParams) -> None:
         self.events += 1
 
-    def relay(self, run: list[Raw]) -> None:
+    def relay(self, run: list[ReportMessageParams]) -> None:
         self.events += len(run)
 
     async def emit(self, asked: Counted) -> Counted:

@@ -11,9 +11,7 @@ import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-from msgspec import Raw
-
-from agor.errors import AgorError, Disconnected, Overloaded
+from agor.errors import AgorError, Disconnected, InvalidParams, Overloaded
 from agor.protocol.events import TaskResult
 from agor.protocol.methods import (
     ACK_MESSAGES,
@@ -33,6 +31,7 @@ from agor.protocol.methods import (
     InitializeParams,
     InitializeResult,
     Nothing,
+    ReportMessageParams,
     RequestPermissionParams,
     RequestPermissionResult,
     ShutdownParams,
@@ -49,8 +48,13 @@ Connect = Callable[[Routes], Awaitable[Peer]]
 class Host(Protocol):
     """Who an executor reports to and asks: the daemon, or a program that embeds it."""
 
-    def take_events(self, environment: ExecutionEnvironment, events: list[Raw]) -> None:
-        """Take events as they came, as raw `report_message` params; acknowledge once safe."""
+    def take_events(
+        self, environment: ExecutionEnvironment, events: list[ReportMessageParams]
+    ) -> None:
+        """Take events as they came; acknowledge them once they are safe."""
+
+    def refuse_event(self, environment: ExecutionEnvironment, error: InvalidParams) -> None:
+        """An event came that cannot be read."""
 
     async def get_api_key(
         self, environment: ExecutionEnvironment, params: GetApiKeyParams
@@ -112,7 +116,11 @@ class ExecutionEnvironment:
 
     def _routes(self) -> Routes:
         routes = Routes()
-        routes.on_stream(REPORT_MESSAGE, lambda events: self._host.take_events(self, events))
+        routes.on_stream(
+            REPORT_MESSAGE,
+            lambda events: self._host.take_events(self, events),
+            lambda error: self._host.refuse_event(self, error),
+        )
         routes.on(GET_API_KEY, lambda params: self._host.get_api_key(self, params))
         routes.on(REQUEST_PERMISSION, lambda params: self._host.request_permission(self, params))
         return routes

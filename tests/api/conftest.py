@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,14 @@ def pytest_asyncio_loop_factories(
     config: pytest.Config, item: pytest.Item
 ) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
     return {"uvloop": uvloop.new_event_loop}
+
+
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    """A short path, however the tests are run: sockets go below it."""
+    made = Path(tempfile.mkdtemp(prefix="agor-"))
+    yield made
+    shutil.rmtree(made)
 
 
 @pytest.fixture

@@ -13,16 +13,14 @@ import sys
 from collections import defaultdict
 from pathlib import Path
 
-import msgspec
 import uvloop
-from msgspec import Raw
 
 from agor import logs
 from agor.daemon.pool.ending import Ending
 from agor.daemon.pool.pool import Pool
 from agor.daemon.pool.records import FileRecords
 from agor.daemon.pool.settings import Claim, PoolSettings
-from agor.errors import AgorError, HandlerFailed
+from agor.errors import AgorError, HandlerFailed, InvalidParams
 from agor.execution import ExecutionEnvironment
 from agor.protocol.methods import (
     ExecutePromptParams,
@@ -34,7 +32,6 @@ from agor.protocol.methods import (
 )
 from tests.chaos.ledger import Ledger
 
-_decode = msgspec.json.Decoder(ReportMessageParams).decode
 #: Seconds in which every claim must have ended, one way or the other.
 PATIENCE = 60.0
 #: Words of a task, each told with a little pause.
@@ -68,20 +65,24 @@ class Worker:
         )
         self.pool = Pool(settings, self, FileRecords(folder / "records"), on_end=self._on_end)
 
-    def take_events(self, environment: ExecutionEnvironment, events: list[Raw]) -> None:
-        decoded = [_decode(raw) for raw in events]
+    def take_events(
+        self, environment: ExecutionEnvironment, events: list[ReportMessageParams]
+    ) -> None:
         executor = environment.executor_id
         self.ledger.add_events(
             [
                 (e.task_id, e.sequence, executor, e.event_type, bytes(e.event_data).decode())
-                for e in decoded
+                for e in events
             ]
         )
-        for event in decoded:
+        for event in events:
             environment.acknowledge(event.task_id, event.sequence)
             if event.event_type == "task_result":
                 self.ledger.end(event.task_id, "completed")
                 self._finished[event.task_id].set()
+
+    def refuse_event(self, _: ExecutionEnvironment, error: InvalidParams) -> None:
+        raise AssertionError(error.message)
 
     async def get_api_key(self, _: ExecutionEnvironment, __: GetApiKeyParams) -> GetApiKeyResult:
         raise HandlerFailed("there are no keys here")

@@ -42,7 +42,7 @@ RAISE: Method[Name, None] = Method("raise", Name, type(None))
 MISSING: Method[Nothing, int] = Method("there_is_no_such_method", Nothing, int)
 NOTE: Notice[Text] = Notice("note", Text)
 LAID_OUT: Method[Text, Any] = Method("laid_out", Text, dict)
-PASSED_ON: Notice[Any] = Notice("passed_on", dict)
+PASSED_ON: Notice[Raw] = Notice("passed_on", Raw)
 
 #: Notifications that the examples of the specification send.
 HEARD = ("update", "notify_hello", "notify_sum")

@@ -18,20 +18,17 @@ from typing import Any, NoReturn
 
 import msgspec
 import uvloop
-from msgspec import Raw
 
 from agor import logs
 from agor.daemon.pool.ending import Ending
 from agor.daemon.pool.pool import Pool
 from agor.daemon.pool.records import FileRecords
 from agor.daemon.pool.settings import Claim, PoolSettings
-from agor.errors import AgorError
+from agor.errors import AgorError, InvalidParams
 from agor.execution import ExecutionEnvironment
 from agor.protocol.events import BlockDelta, TaskResult, decode_event
 from agor.protocol.limits import ResourceLimits
 from agor.protocol.methods import ExecutePromptParams, ReportMessageParams
-
-_decode = msgspec.json.Decoder(ReportMessageParams).decode
 
 
 class EventKeeper:
@@ -43,9 +40,10 @@ class EventKeeper:
         self.news = asyncio.Condition()
         self._wakers: set[asyncio.Task[None]] = set()
 
-    def take_events(self, environment: ExecutionEnvironment, events: list[Raw]) -> None:
-        for raw in events:
-            message = _decode(raw)
+    def take_events(
+        self, environment: ExecutionEnvironment, events: list[ReportMessageParams]
+    ) -> None:
+        for message in events:
             event = decode_event(message.event_type, message.event_data)
             if isinstance(event, BlockDelta):
                 said = self.texts.get(message.task_id, "")
@@ -54,6 +52,9 @@ class EventKeeper:
                 self.results[message.task_id] = event
             environment.acknowledge(message.task_id, message.sequence)
         self.wake()
+
+    def refuse_event(self, _: ExecutionEnvironment, error: InvalidParams) -> None:
+        raise AssertionError(error.message)
 
     def wake(self) -> None:
         task = asyncio.create_task(self._wake())

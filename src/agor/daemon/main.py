@@ -53,6 +53,9 @@ from agor.protocol.api import Check, ExecutorInfo, Health
 
 log = structlog.get_logger("agor.daemon")
 
+#: Objects made before the collector looks for garbage: most live no longer than one request.
+_COLLECT_EVERY = 10_000
+
 
 class Daemon:
     """One daemon, on one home."""
@@ -279,6 +282,7 @@ async def _serve_until(
         # What is there now stays: the collector need not look at it again and again.
         gc.collect()
         gc.freeze()
+        gc.set_threshold(_COLLECT_EVERY)
         home.describe(url, agor.__version__)
         log.info("daemon_ready", url=url, pid=os.getpid(), home=str(home.folder))
         await told.wait()

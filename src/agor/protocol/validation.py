@@ -102,7 +102,7 @@ class ParamsReader(Generic[P]):
         # `list[int]` and the like are params too, and no classes.
         origin: object = form
         self._by_name = isinstance(origin, type) and issubclass(origin, Struct)
-        self.decode: Callable[[Raw], P] = msgspec.json.Decoder(form).decode
+        self.decode: Callable[[Raw | bytes], P] = msgspec.json.Decoder(form).decode
 
     def __call__(self, raw: Raw) -> P:
         """Read params of either kind."""

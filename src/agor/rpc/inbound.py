@@ -12,7 +12,7 @@ from msgspec import UNSET, Raw
 
 from agor.errors import InvalidRequest, ParseError
 from agor.protocol.envelope import ABSENT, CANCEL_REQUEST, Message
-from agor.protocol.validation import UNREADABLE, name_the_field
+from agor.protocol.validation import CLOSING, UNREADABLE, name_the_field
 from agor.rpc.answers import Batch
 from agor.rpc.diagnosis import diagnose
 from agor.rpc.framing import OVERLONG, LineFramer
@@ -49,6 +49,7 @@ class Inbound:
         self._flush = flush
         self._stop_reading = stop_reading
         self._framer = LineFramer(self._max_line)
+        self._streams = tuple(serving.streams.values())
         self._paused = False
         #: Lines that came while the answers to those before were not read.
         self._left: list[bytes] = []
@@ -71,9 +72,23 @@ class Inbound:
                 if self._answers:
                     self._flush()
                 return
+        if plain and not joined and not self._paused and self._receive_run(data):
+            return
         lines = self._framer.feed(data)
         plain = plain and not (joined and lines and not lines[0].isascii())
         self._receive_lines(lines, plain=plain)
+
+    def _receive_run(self, data: bytes) -> bool:
+        """Take lines of one stream, spelled as we spell them: nothing but the params is looked at.
+
+        False, and nothing is done, if that is not what they are.
+        """
+        for stream in self._streams:
+            if data.startswith(stream.opening) and data.endswith(CLOSING):
+                params = data[len(stream.opening) : -len(CLOSING)].split(stream.seam)
+                alike = len(params) == data.count(b"\n") and len(data) <= self._max_line
+                return alike and self._serving.take_run(stream, params)
+        return False
 
     def pause(self) -> None:
         """Do no more for the other end, until it has read its answers."""

@@ -8,19 +8,33 @@ result is written as it is.
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 from msgspec import Raw
 
-from agor.protocol.validation import Method, Notice, ParamsReader, may_hold_raw
+from agor.errors import InvalidParams
+from agor.protocol.validation import CLOSING, Method, Notice, ParamsReader, may_hold_raw
 
 P = TypeVar("P")
 R = TypeVar("R")
 
 
-#: One served method: how to read its params (None leaves them raw), what to do with those that
-#: `decode` refuses, whom to call. A bare tuple: it is unpacked for every message.
-Route = tuple[Callable[[Raw], Any] | None, Callable[[Raw], Any], Callable[[Any], Any]]
+#: One served method: how to read its params, what to do with those that `decode` refuses, whom to
+#: call. A bare tuple: it is unpacked for every message.
+Route = tuple[Callable[[Raw], Any], Callable[[Raw], Any], Callable[[Any], Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Stream(Generic[P]):
+    """A notification of which there are many."""
+
+    name: str
+    decode: Callable[[Raw | bytes], P]
+    take: Callable[[list[P]], None]
+    #: What a line of it begins with, as we spell it, and what is between the params of two lines.
+    opening: bytes
+    seam: bytes
 
 
 class Routes(dict[str, Route]):
@@ -29,7 +43,7 @@ class Routes(dict[str, Route]):
     def __init__(self) -> None:
         super().__init__()
         #: Those that take all that came together of one notification.
-        self.streams: dict[str, Callable[[list[Raw]], None]] = {}
+        self.streams: dict[str, Stream[Any]] = {}
         #: Whether a result may hold raw JSON, which somebody may have laid out over lines.
         self.raw_results = False
 
@@ -44,19 +58,33 @@ class Routes(dict[str, Route]):
         reader = ParamsReader(notice.params)
         self._add(notice.name, (reader.decode, reader.repair, handle))
 
-    def on_stream(self, notice: Notice[Any], take: Callable[[list[Raw]], None]) -> None:
-        """Take a notification of which there are many, and whose params are only passed on.
+    def on_stream(
+        self,
+        notice: Notice[P],
+        take: Callable[[list[P]], None],
+        refuse: Callable[[InvalidParams], None] | None = None,
+    ) -> None:
+        """Take a notification of which there are many: what came together is handed over together.
 
-        They are well-formed JSON and not decoded. What came together is handed over together.
+        `refuse` is told, in its place, of one that has not the form of its params.
         """
-        self._add(notice.name, (None, _as_they_are, lambda params: take([params])))
-        self.streams[notice.name] = take
+        reader = ParamsReader(notice.params)
+
+        def repair(raw: Raw) -> P:
+            try:
+                return reader.repair(raw)
+            except InvalidParams as error:
+                if refuse is not None:
+                    refuse(error)
+                raise
+
+        self._add(notice.name, (reader.decode, repair, lambda params: take([params])))
+        opening = notice.opening
+        self.streams[notice.name] = Stream(
+            notice.name, reader.decode, take, opening, CLOSING + opening
+        )
 
     def _add(self, name: str, route: Route) -> None:
         if name in self:
             raise ValueError(f"{name} is served already")
         self[name] = route
-
-
-def _as_they_are(params: Raw) -> Raw:
-    return params

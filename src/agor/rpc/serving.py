@@ -40,7 +40,7 @@ from agor.protocol.envelope import (
 from agor.protocol.validation import UNREADABLE, ParamsReader, quoted
 from agor.rpc.answers import Batch, Reply
 from agor.rpc.outbound import Pending
-from agor.rpc.routes import Routes
+from agor.rpc.routes import Routes, Stream
 
 log = structlog.get_logger("agor.rpc")
 
@@ -54,7 +54,7 @@ class Serving:
         self, routes: Routes, pending: Pending, max_in_flight: int, flush: Callable[[], None]
     ) -> None:
         self._routes = routes
-        self._streams = routes.streams
+        self.streams = routes.streams
         self._pending = pending
         self._max_in_flight = max_in_flight
         self._flush = flush
@@ -87,16 +87,24 @@ class Serving:
     def serve_run(self, messages: Sequence[Message]) -> None:
         """Carry out messages that came together: in one go, if all of them are one stream."""
         method = messages[0].method
-        take = self._streams.get(method)  # type: ignore[arg-type]  # UNSET is no key
-        if take is not None:
+        stream = self.streams.get(method)  # type: ignore[arg-type]  # UNSET is no key
+        if stream is not None:
             run = [each.params for each in messages if each.method == method and each.id is UNSET]
-            if len(run) == len(messages):
-                try:
-                    take(run)
-                except Exception as error:  # noqa: BLE001 - a bug must not end the connection
-                    self._fail(messages[0], error, None)
+            if len(run) == len(messages) and self.take_run(stream, run):
                 return
         self.serve(messages, None)
+
+    def take_run(self, stream: Stream[Any], params: Sequence[Raw | bytes]) -> bool:
+        """Hand over what came together. False, and nothing is done, if some of it is odd."""
+        try:
+            run = list(map(stream.decode, params))
+        except UNREADABLE:
+            return False
+        try:
+            stream.take(run)
+        except Exception as error:
+            log.error("handler_bug", method=stream.name, exc_info=error)
+        return True
 
     def serve(self, messages: Sequence[Message], batch: Batch | None) -> None:
         """Carry out well-formed messages. This is the hot path: a few steps a message."""
@@ -110,11 +118,10 @@ class Serving:
             decode, repair, handle = route
             params: Any = message.params
             try:
-                if decode is not None:
-                    try:
-                        params = decode(params)
-                    except UNREADABLE:
-                        params = repair(params)
+                try:
+                    params = decode(params)
+                except UNREADABLE:
+                    params = repair(params)
                 result = handle(params)
             except Exception as error:  # noqa: BLE001 - whatever it was, the caller must hear it
                 self._fail(message, error, batch)

@@ -9,20 +9,10 @@ import pytest
 from msgspec import Raw
 
 from agor.errors import TokenRefused, UnknownTask
-from agor.protocol.methods import (
-    GET_API_KEY,
-    REQUEST_PERMISSION,
-    ExecutePromptParams,
-    GetApiKeyParams,
-    RequestPermissionParams,
-)
+from agor.protocol.methods import REQUEST_PERMISSION, ExecutePromptParams
+from tests.integration.daemon.asker import Asker, acting, ask_for_key, question
 from tests.integration.daemon.hostile import Act, Hostile
-from tests.integration.daemon.in_process import Desk, desk_in, soon
-
-
-async def good(executor: Hostile, params: ExecutePromptParams) -> None:
-    executor.report(params, 1)
-    executor.end(params, 2)
+from tests.integration.daemon.in_process import desk_in, soon
 
 
 async def forge_a_token(executor: Hostile, params: ExecutePromptParams) -> None:
@@ -85,10 +75,9 @@ LIES = [
 
 @pytest.mark.parametrize("lie", LIES, ids=lambda lie: lie.__name__)
 async def test_who_lies_is_ended_and_the_others_go_on(folder: Path, lie: Act):
-    acts = [lie]
     async with desk_in(
         folder,
-        lambda: Hostile(acts.pop() if acts else good),
+        acting(lie),
         execution__outbox_bytes=65536,
         execution__max_line_bytes=65536,
     ) as desk:
@@ -143,28 +132,6 @@ async def test_an_event_that_was_sent_twice_is_stored_once_and_acknowledged(fold
 # ── tokens ───────────────────────────────────────────────────────────────────────────────────
 
 
-class Asker:
-    """Keeps what executors got, so that a test can ask in their name."""
-
-    def __init__(self) -> None:
-        self.got: asyncio.Queue[tuple[Hostile, ExecutePromptParams]] = asyncio.Queue()
-
-    def make(self) -> Hostile:
-        return Hostile(self._act)
-
-    async def _act(self, executor: Hostile, params: ExecutePromptParams) -> None:
-        self.got.put_nowait((executor, params))
-
-    async def task_of(self, desk: Desk) -> tuple[Hostile, ExecutePromptParams]:
-        await desk.prompt(await desk.session(), "x")
-        return await soon(self.got.get())
-
-
-async def ask_for_key(executor: Hostile, token: str) -> None:
-    params = GetApiKeyParams(session_token=token, credential_key="ANTHROPIC_API_KEY")
-    await soon(executor.peer.call(GET_API_KEY, params))
-
-
 async def test_there_is_no_key_and_that_is_said(folder: Path):
     asker = Asker()
     async with desk_in(folder, asker.make) as desk:
@@ -188,12 +155,9 @@ async def test_a_token_is_good_for_its_own_task_only(folder: Path):
     async with desk_in(folder, asker.make) as desk:
         executor, params = await asker.task_of(desk)
         _, other = await asker.task_of(desk)
-        question = RequestPermissionParams(
-            session_token=params.session_token, task_id=other.task_id, request_id="r",
-            tool_name="Write", tool_input={},
-        )  # fmt: skip
+        asked = question(params, task_id=other.task_id)
         with pytest.raises(TokenRefused, match="another task"):
-            await soon(executor.peer.call(REQUEST_PERMISSION, question))
+            await soon(executor.peer.call(REQUEST_PERMISSION, asked))
 
 
 async def test_a_token_ends_with_its_task(folder: Path):
@@ -243,9 +207,5 @@ async def test_a_question_of_a_task_that_has_ended_is_refused(folder: Path):
         executor, params = await asker.task_of(desk)
         executor.end(params, 1)
         await desk.ended(params.session_id, params.task_id)
-        question = RequestPermissionParams(
-            session_token=params.session_token, task_id=params.task_id, request_id="r",
-            tool_name="Write", tool_input={},
-        )  # fmt: skip
         with pytest.raises((TokenRefused, UnknownTask)):
-            await soon(executor.peer.call(REQUEST_PERMISSION, question))
+            await soon(executor.peer.call(REQUEST_PERMISSION, question(params)))

@@ -17,7 +17,7 @@ import pytest
 from agor.client import Client
 from agor.errors import StoreUnavailable
 from agor.protocol.api import FeedEvent
-from tests.integration.daemon.daemon_process import DaemonProcess, running_daemon
+from tests.integration.daemon.daemon_process import DaemonProcess, kill, running_daemon
 from tests.integration.daemon.in_process import soon
 from tests.store.postgres_server import PostgresServer, binaries
 
@@ -176,3 +176,32 @@ async def test_the_crash_contract_holds_on_postgresql(postgres: PostgresServer, 
             await watcher.until_said(WORDS[-1])
             assert watcher.said == "".join(WORDS)
             await watcher.close()
+
+
+async def test_a_daemon_whose_database_server_is_gone_ends_when_told(
+    postgres: PostgresServer, folder: Path
+):
+    """Also while one task has just lost its executor, and another one gets its place."""
+    settings = {
+        "database.url": await postgres.empty_database(),
+        "daemon.stop_timeout_ms": 1000,
+        "execution.max_executors": 1,
+    }
+    with running_daemon(settings) as daemon:
+        async with daemon.client() as client:
+            busy, _ = await begin(client, folder, SLOWLY)
+            watcher = Watcher(client, busy)
+            await watcher.until_said("word3 ")
+            waiting, _ = await begin(client, folder, "in turn")
+            async with asyncio.timeout(30):
+                async for event in client.follow(waiting):
+                    if event.type == "task" and event.data["status"] == "dispatching":
+                        break
+            await watcher.close()
+        (executor,) = daemon.executors()
+        await asyncio.to_thread(postgres.kill)
+        assert kill(executor.executor)
+        async with asyncio.timeout(30):
+            while "executor_ended" not in daemon.log:
+                await asyncio.sleep(0.01)
+        await asyncio.to_thread(daemon.stop)

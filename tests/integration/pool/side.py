@@ -10,14 +10,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-import msgspec
-from msgspec import Raw
-
 from agor.daemon.pool.ending import Ending
 from agor.daemon.pool.pool import Pool
 from agor.daemon.pool.records import FileRecords
 from agor.daemon.pool.settings import Claim, PoolSettings
-from agor.errors import HandlerFailed
+from agor.errors import HandlerFailed, InvalidParams
 from agor.execution import ExecutionEnvironment
 from agor.linux import family, process_of
 from agor.protocol.events import BlockDelta, TaskResult, decode_event
@@ -33,7 +30,6 @@ from agor.protocol.methods import (
 T = TypeVar("T")
 
 PATIENCE = 15.0
-_decode = msgspec.json.Decoder(ReportMessageParams).decode
 
 
 class Side:
@@ -45,13 +41,17 @@ class Side:
         self.acknowledge = True
         self._news = asyncio.Event()
 
-    def take_events(self, environment: ExecutionEnvironment, events: list[Raw]) -> None:
-        for raw in events:
-            event = _decode(raw)
+    def take_events(
+        self, environment: ExecutionEnvironment, events: list[ReportMessageParams]
+    ) -> None:
+        for event in events:
             self.events[event.task_id].append(event)
             if self.acknowledge:
                 environment.acknowledge(event.task_id, event.sequence)
         self._news.set()
+
+    def refuse_event(self, _: ExecutionEnvironment, error: InvalidParams) -> None:
+        raise AssertionError(error.message)
 
     async def get_api_key(self, _: ExecutionEnvironment, __: GetApiKeyParams) -> GetApiKeyResult:
         raise HandlerFailed("there are no keys here")

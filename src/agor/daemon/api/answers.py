@@ -19,6 +19,10 @@ Scope = dict[str, Any]
 #: Nothing here may be kept by a cache, nor taken for another kind of file than it is.
 _ALWAYS: HeaderList = [(b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff")]
 
+_STATUS_LINES = {
+    status.value: f"HTTP/1.1 {status.value} {status.phrase}".encode() for status in HTTPStatus
+}
+
 encode = msgspec.json.Encoder().encode
 
 
@@ -43,8 +47,22 @@ class Answer(NamedTuple):
         ]
 
 
-async def send_answer(answer: Answer, send: Send, *, head: bool = False) -> None:
+#: Answers a request as a whole, at once; False if it cannot. `head` leaves out the body.
+AnswerWhole = Callable[[Answer, bool], bool]
+_WHOLE = "agor.answer"
+
+
+def offer_whole(scope: Scope, answer_whole: AnswerWhole) -> None:
+    """Have `send_answer` use this, which takes one write where ASGI takes two."""
+    scope[_WHOLE] = answer_whole
+
+
+async def send_answer(answer: Answer, scope: Scope, send: Send) -> None:
     """Send it; to a HEAD, all but the body."""
+    head = scope["method"] == "HEAD"
+    answer_whole: AnswerWhole | None = scope.get(_WHOLE)
+    if answer_whole is not None and answer_whole(answer, head):
+        return
     start = {
         "type": "http.response.start",
         "status": answer.status,
@@ -54,12 +72,16 @@ async def send_answer(answer: Answer, send: Send, *, head: bool = False) -> None
     await send({"type": "http.response.body", "body": b"" if head else answer.body})
 
 
-def raw_answer(answer: Answer, more_headers: HeaderList) -> bytes:
-    """Spell an answer that is given outside of any request; it is the last on its connection."""
-    lines = [f"HTTP/1.1 {answer.status} {HTTPStatus(answer.status).phrase}".encode()]
-    headers = [(b"connection", b"close"), *more_headers, *answer.all_headers]
-    lines += (b"%b: %b" % header for header in headers)
-    return b"\r\n".join((*lines, b"", answer.body))
+def raw_answer(
+    answer: Answer, more_headers: HeaderList, *, close: bool, head: bool = False
+) -> bytes:
+    """Spell an answer as it is on the wire; with `close` it is the last on its connection."""
+    lines = [_STATUS_LINES[answer.status]]
+    if close:
+        lines.append(b"connection: close")
+    lines += [b"%b: %b" % header for header in more_headers]
+    lines += [b"%b: %b" % header for header in answer.all_headers]
+    return b"\r\n".join((*lines, b"", b"" if head else answer.body))
 
 
 async def refuse_handshake(answer: Answer, send: Send) -> None:

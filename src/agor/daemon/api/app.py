@@ -91,7 +91,7 @@ class App:
         if handshake:
             await refuse_handshake(answer, send)
         else:
-            await send_answer(answer, send, head=method == "HEAD")
+            await send_answer(answer, scope, send)
         self._count(route, answer.status, time.perf_counter() - began)
 
     def _find(self, path: str) -> Found:

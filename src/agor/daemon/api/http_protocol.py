@@ -8,11 +8,12 @@ a request is on its way to us (ours), it is being answered (no limit), nothing g
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from agor.daemon.api.answers import Answer, Scope, raw_answer
+from agor.daemon.api.answers import Answer, Scope, offer_whole, raw_answer
 from agor.daemon.api.outlet import Outlet
 from agor.daemon.api.problems import problem, problem_of, retry_after
 from agor.daemon.api.settings import ApiSettings
@@ -114,6 +115,8 @@ class HttpProtocol(HttpToolsProtocol):
             # The parser gives up, and uvicorn calls send_400_response.
             raise ValueError("too long")
         super().on_headers_complete()
+        if self._current is not None:
+            offer_whole(cast("Scope", self.scope), partial(self._answer, self._current))
 
     def on_message_complete(self) -> None:
         """It is here as a whole: from now on it waits for us."""
@@ -125,6 +128,21 @@ class HttpProtocol(HttpToolsProtocol):
         """Leave the connection to the other protocol."""
         self._stop_timer()
         super().handle_websocket_upgrade()
+
+    def _answer(self, cycle: RequestResponseCycle, answer: Answer, head: bool) -> bool:
+        """Give a plain answer as a whole, as uvicorn would piece by piece."""
+        if answer.headers or cycle.disconnected or cycle.response_started or self.flow.write_paused:
+            return False
+        close = not cycle.keep_alive
+        headers = self.server_state.default_headers
+        self.transport.write(raw_answer(answer, headers, close=close, head=head))
+        cycle.response_started = cycle.response_complete = True
+        cycle.waiting_for_100_continue = False
+        cycle.message_event.set()
+        if close:
+            self.transport.close()
+        cycle.on_response()
+        return True
 
     # ── refusals ─────────────────────────────────────────────────────────────────────────────
 
@@ -146,7 +164,7 @@ class HttpProtocol(HttpToolsProtocol):
     def _refuse(self, answer: Answer) -> None:
         """Answer outside of any request, and hang up."""
         self._stop_timer()
-        self.transport.write(raw_answer(answer, self.server_state.default_headers))
+        self.transport.write(raw_answer(answer, self.server_state.default_headers, close=True))
         self.transport.close()
 
     # ── time ─────────────────────────────────────────────────────────────────────────────────

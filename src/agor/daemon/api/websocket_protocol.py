@@ -74,7 +74,7 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
             # The library found it unreadable, and waits for nothing more.
             told = BadInput("this is no WebSocket handshake")
             answer = problem(400, "Bad request", code=told.code, detail=told.message)
-            self.transport.write(raw_answer(answer, self.default_headers))
+            self.transport.write(raw_answer(answer, self.default_headers, close=True))
             self.transport.close()
 
     # ── the end ──────────────────────────────────────────────────────────────────────────────

@@ -13,15 +13,13 @@ from functools import partial
 from itertools import groupby
 from operator import attrgetter
 
-import msgspec
 import structlog
-from msgspec import Raw
 
 from agor.daemon.pool.ending import Ending
 from agor.daemon.services.finish import Finisher, describe_loss, result_of
 from agor.daemon.services.keys import Keys
 from agor.daemon.services.permissions import Permissions
-from agor.daemon.services.runs import Run, Runs
+from agor.daemon.services.runs import Run, Runs, StreamEntry
 from agor.daemon.services.stream import StreamWriter
 from agor.daemon.services.tokens import Tokens, hash_of
 from agor.daemon.store import tokens as token_rows
@@ -29,7 +27,7 @@ from agor.daemon.store.base import Store, Write
 from agor.daemon.store.rows import TokenRow
 from agor.errors import InvalidParams, RpcError, StoreError, StoreUnavailable, UnknownTask
 from agor.execution import ExecutionEnvironment
-from agor.protocol.events import TaskResult
+from agor.protocol.events import Problem, TaskResult
 from agor.protocol.methods import (
     GetApiKeyParams,
     GetApiKeyResult,
@@ -37,11 +35,13 @@ from agor.protocol.methods import (
     RequestPermissionParams,
     RequestPermissionResult,
 )
-from agor.protocol.validation import UNREADABLE, name_the_field
 
 log = structlog.get_logger("agor.intake")
 
-_decode = msgspec.json.Decoder(ReportMessageParams).decode
+_UNSTORED = Problem(
+    "internal_error", "what it said last cannot be stored", "The daemon's log has the details."
+)
+
 _whose = attrgetter("session_token", "task_id")
 #: Seconds between two attempts while the store cannot be read.
 _PAUSE = 0.5
@@ -86,37 +86,29 @@ class Intake:
 
     # ── events ───────────────────────────────────────────────────────────────────────────────
 
-    def take_events(self, environment: ExecutionEnvironment, events: list[Raw]) -> None:
+    def take_events(
+        self, environment: ExecutionEnvironment, events: list[ReportMessageParams]
+    ) -> None:
         """Take events as they came; they are acknowledged once they are stored."""
         if environment.executor_id in self._outcasts:
             return
+        token, task_id = _whose(events[0])
+        same = [each for each in events if each.task_id == task_id and each.session_token == token]
         try:
-            try:
-                decoded = list(map(_decode, events))
-            except UNREADABLE:
-                # Those before the one that cannot be read count.
-                for raw in events:
-                    self._take(environment, [_decode(raw)], plain=False)
+            if len(same) == len(events):
+                self._take_run(environment, events)
             else:
-                self._take(environment, decoded, plain=b"\r" not in b"".join(events))
-        except UNREADABLE as error:
-            self._cast_out(environment, name_the_field(error, "params"))
+                for _, run in groupby(events, key=_whose):
+                    self._take_run(environment, list(run))
         except RpcError as error:
             self._cast_out(environment, error.message)
 
-    def _take(
-        self, environment: ExecutionEnvironment, events: list[ReportMessageParams], *, plain: bool
-    ) -> None:
-        token, task_id = _whose(events[0])
-        same = [each for each in events if each.task_id == task_id and each.session_token == token]
-        if len(same) == len(events):
-            self._take_run(environment, events, plain=plain)
-        else:
-            for _, run in groupby(events, key=_whose):
-                self._take_run(environment, list(run), plain=plain)
+    def refuse_event(self, environment: ExecutionEnvironment, error: InvalidParams) -> None:
+        """Have nothing more to do with who sends what cannot be read."""
+        self._cast_out(environment, error.message)
 
     def _take_run(
-        self, environment: ExecutionEnvironment, events: list[ReportMessageParams], *, plain: bool
+        self, environment: ExecutionEnvironment, events: list[ReportMessageParams]
     ) -> None:
         """Take events of one task, under one token."""
         token, task_id = _whose(events[0])
@@ -128,7 +120,7 @@ class Intake:
         self._tokens.check(token, environment.executor_id, task_id)
         writer = StreamWriter(run, environment)
         try:
-            writer.take(events, plain=plain)
+            writer.take(events)
         finally:
             self._hand_in(writer)
 
@@ -143,7 +135,7 @@ class Intake:
             self._acknowledge(run, writer.environment)
         if writer.result is not None:
             run.result = writer.result
-            self._begin(self._end(run, writer.result))
+            self._begin(self._end(run, entry, writer.result))
 
     def _stored(self, writer: StreamWriter, done: asyncio.Future[int]) -> None:
         run, entry = writer.run, writer.entry
@@ -152,6 +144,7 @@ class Intake:
             # The daemon is ending; the next one gets them again.
             return
         if done.exception() is not None:
+            run.incomplete = True
             self._cast_out(writer.environment, "its events cannot be stored")
             return
         run.stored = max(run.stored, entry.upto)
@@ -170,11 +163,14 @@ class Intake:
             run.ack_timer = None
         environment.acknowledge(run.task_id, run.stored)
 
-    async def _end(self, run: Run, result: TaskResult) -> None:
-        current = run.live.current
-        if current is not None and current.status == "stopping":
-            # Whoever stops it ends it too, once nothing of it is left.
+    async def _end(self, run: Run, told: StreamEntry, result: TaskResult) -> None:
+        """End a task as its executor says, once what it said is stored."""
+        await asyncio.wait((told.done,))
+        if isinstance(told.done.exception(), StoreUnavailable):
+            # The daemon is ending; the next one hears it again.
             return
+        if run.incomplete:
+            result = result_of(_UNSTORED)
         await self._finisher.finish(run, result)
 
     async def _settle_stranger(

@@ -150,6 +150,9 @@ class Line:
                 await self._commit(self._take())
         finally:
             self._work = None
+            # Nothing is left, unless we were cancelled: then nobody may wait for ever.
+            while self._waiting:
+                _fail(self._waiting.popleft(), StoreUnavailable("the daemon has ended"))
 
     def _take(self) -> list[Entry]:
         if self._one_by_one:

@@ -105,15 +105,17 @@ async def outlast(done: asyncio.Future[Any], hasten: Callable[[], None] = lambda
     `hasten` has it fail if it cannot happen now. The cancellation is not lost: it comes at the next
     thing that is waited for.
     """
-    task = asyncio.current_task()
     cancelled = False
     while not done.done():
         try:
-            await asyncio.wait((done,))
+            await asyncio.shield(done)
         except asyncio.CancelledError:
-            cancelled = True
-            hasten()
-    if cancelled and task is not None:
+            if not done.cancelled():
+                cancelled = True
+                hasten()
+        except Exception:  # noqa: BLE001, S110 - it is raised below
+            pass
+    if cancelled and (task := asyncio.current_task()) is not None:
         asyncio.get_running_loop().call_soon(task.cancel)
     done.result()
 

@@ -46,6 +46,8 @@ class Run:
         #: The last sequence that was taken, and the last that is stored.
         self.taken = received
         self.stored = received
+        #: Whether some of its events could not be stored, and never will be.
+        self.incomplete = False
         #: Bytes that were taken and are not stored.
         self.held = 0
         #: What each kind of event begins with, behind its sequence.

@@ -6,6 +6,7 @@ import asyncio
 import errno
 import os
 import stat
+import time
 
 from msgspec import UNSET
 
@@ -23,6 +24,10 @@ from agor.errors import Conflict, Unprocessable
 from agor.protocol.api import NewSession, Page, Session, SessionChange, SessionStatus
 from agor.protocol.validation import quoted
 
+#: How long a folder that was found needs not be looked for again; a look costs more than the rest.
+_SEEN_SECONDS = 2.0
+_MOST_SEEN = 256
+
 
 class Sessions:
     """The sessions of everybody."""
@@ -34,6 +39,8 @@ class Sessions:
         self._lives = lives
         self._executors = executors
         self._environment = environment
+        #: Folders that were there a moment ago, and until when that counts.
+        self._seen: dict[str, float] = {}
 
     async def create(
         self, who: Principal, new: NewSession, receipt: Receipt | None = None
@@ -49,8 +56,7 @@ class Sessions:
                 f"workspace: {quoted(new.workspace)} is not an absolute path",
                 hint="The daemon has no folder of its own to begin from.",
             )
-        # In a thread: it may lie on a disk that does not answer.
-        if await asyncio.to_thread(_is_missing, new.workspace):
+        if await self._is_missing(new.workspace):
             raise Unprocessable(f"workspace: {quoted(new.workspace)} is not a folder here")
         created = now()
         row = SessionRow(
@@ -79,6 +85,18 @@ class Sessions:
             self._lives.forget(live)
             raise
         return views.session(row)
+
+    async def _is_missing(self, workspace: str) -> bool:
+        clock = time.monotonic()
+        if self._seen.get(workspace, clock) > clock:
+            return False
+        # In a thread: it may lie on a disk that does not answer.
+        if await asyncio.to_thread(_is_missing, workspace):
+            return True
+        if len(self._seen) >= _MOST_SEEN:
+            self._seen.clear()
+        self._seen[workspace] = clock + _SEEN_SECONDS
+        return False
 
     async def page(
         self, who: Principal, status: SessionStatus | None, cursor: str | None, limit: int

@@ -44,12 +44,10 @@ class StreamWriter:
         self.fresh = open_entry is None
         self.entry = open_entry or StreamEntry(run)
 
-    def take(self, events: Sequence[ReportMessageParams], *, plain: bool) -> None:
-        """Take the events that follow; those that we have are passed over.
-
-        If they are not `plain`, some may have characters that end a line for who reads the feed.
-        """
+    def take(self, events: Sequence[ReportMessageParams]) -> None:
+        """Take the events that follow; those that we have are passed over."""
         run, entry = self.run, self.entry
+        plain = b"\r" not in b"".join([event.event_data for event in events])
         end = b',"created_at":%d}' % now()
         known, add, heads = len(entry.events), entry.events.append, run.heads
         last, ended = run.taken, run.result is not None

@@ -29,9 +29,10 @@ def insert(table: str, kind: type[Struct], key: str) -> str:
 
 def values(row: Struct) -> Row:
     """List a row's values for `insert`; truth values are numbers in the database."""
-    return tuple(
-        int(value) if isinstance(value, bool) else value for value in msgspec.structs.astuple(row)
-    )
+    found = msgspec.structs.astuple(row)
+    if bool in map(type, found):
+        return tuple(int(value) if isinstance(value, bool) else value for value in found)
+    return found
 
 
 def reader(kind: type[R]) -> Callable[[Row], R]:

@@ -1,16 +1,19 @@
 """Writing a group of writes in one transaction.
 
-Rows of the feed go in by statements with many rows each: the interpreter's lock is let go and
-taken back once for each statement, and beside a busy event loop that costs more than the rows.
+The interpreter's lock is let go and taken back once for each statement, and beside a busy event
+loop that costs more than the rows. So rows of the feed go in by statements with many rows each, and
+so do neighbours that add a row to the same table.
 """
 
 from __future__ import annotations
 
+import re
 import sqlite3
-from collections.abc import Sequence
-from itertools import repeat
+from collections.abc import Callable, Sequence
+from itertools import chain, groupby, repeat
+from operator import itemgetter
 
-from agor.daemon.store.base import EventRun, Write
+from agor.daemon.store.base import EventRun, Row, Write
 from agor.daemon.store.sqlite import faults
 from agor.daemon.store.sqlite.received import Received
 from agor.daemon.store.tasks import RECEIVED
@@ -20,6 +23,9 @@ from agor.errors import StoreError
 _SIZES = tuple(2**power for power in range(11, -1, -1))
 _INSERT = "INSERT INTO events (session_number, sequence, body) VALUES "
 _INSERTS = tuple((size, _INSERT + ", ".join(["(?, ?, ?)"] * size)) for size in _SIZES)
+#: What `mapping.insert` writes: one row of marks, which may as well be many.
+_ADDS_A_ROW = re.compile(r"^(INSERT INTO \w+ \([\w, ]+\) VALUES )(\([?, ]+\))")
+_TOGETHER = (32, 8, 2)
 
 
 class CommitBrokenError(Exception):
@@ -32,12 +38,13 @@ def commit_together(connection: sqlite3.Connection, writes: Sequence[Write]) -> 
     received = Received()
     execute("BEGIN IMMEDIATE")
     try:
-        for write in writes:
-            for sql, values in write.statements:
-                if sql == RECEIVED:
+        statements = (statement for write in writes for statement in write.statements)
+        for sql, run in groupby(statements, key=itemgetter(0)):
+            if sql == RECEIVED:
+                for _, values in run:
                     received.add(values)
-                else:
-                    execute(sql, values)
+            else:
+                _execute(connection, sql, [values for _, values in run])
         received.execute(connection)
         _insert(connection, [run for write in writes for run in write.events])
         _commit(connection)
@@ -60,6 +67,23 @@ def commit_each(connection: sqlite3.Connection, writes: Sequence[Write]) -> dict
         _roll_back(connection)
         raise
     return refused
+
+
+def _execute(connection: sqlite3.Connection, sql: str, rows: list[Row]) -> None:
+    """Carry out a statement once for each row of values, in their order."""
+    start = 0
+    if len(rows) > 1 and _ADDS_A_ROW.search(sql):
+        for size in _TOGETHER:
+            while len(rows) - start >= size:
+                together = tuple(chain.from_iterable(rows[start : start + size]))
+                connection.execute(_ADDS_A_ROW.sub(_times(size), sql), together)
+                start += size
+    for values in rows[start:]:
+        connection.execute(sql, values)
+
+
+def _times(size: int) -> Callable[[re.Match[str]], str]:
+    return lambda found: found[1] + ", ".join([found[2]] * size)
 
 
 def _attempt(connection: sqlite3.Connection, write: Write) -> StoreError | None:
