@@ -211,6 +211,9 @@ async def test_a_spare_that_died_while_it_waited_is_passed_over(folder: Path):
                 keepers = [keeper for keeper in children(launcher) if keeper != known]
                 spares = [spare for keeper in keepers for spare in children(keeper.pid)]
         os.kill(spares[0].pid, signal.SIGKILL)
+        async with asyncio.timeout(PATIENCE):
+            while is_alive(spares[0]):
+                await asyncio.sleep(0.001)
         assert await (await soon(pool.acquire(claim("t")))).is_healthy()
 
 
