@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from agor.config import Config, DatabaseConfig, LogConfig
-from agor.daemon import main
+from agor.daemon import main, process
 from agor.daemon.pool.settings import Claim
 from agor.daemon.pool.take_back import TakenBack
 from agor.daemon.store.base import Write
@@ -91,7 +91,7 @@ def forgetful(commit: Commit) -> Commit:
 
 
 if __name__ == "__main__":
-    main.Daemon = Daemon  # type: ignore[misc]
+    process.Daemon = Daemon  # type: ignore[attr-defined]
     database = DatabaseConfig(url=f"sqlite:///{FOLDER}/events.db")
     config = Config(database=database, log=LogConfig(level="warning"))
-    sys.exit(main.run(config, Home(FOLDER / "home"), port=PORT))
+    sys.exit(process.run(config, Home(FOLDER / "home"), port=PORT))

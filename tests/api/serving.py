@@ -73,20 +73,6 @@ class Served:
                 await asyncio.sleep(0.005)
 
 
-def services_of(daemon: Daemon) -> Services:
-    return Services(
-        sessions=daemon.sessions,
-        tasks=daemon.tasks,
-        permissions=daemon.permissions,
-        conversations=daemon.conversations,
-        receipts=daemon.receipts,
-        feed=daemon.feed,
-        executors=lambda who: daemon.executors.describe(),
-        health=daemon.health,
-        metrics=daemon.metrics,
-    )
-
-
 @contextlib.asynccontextmanager
 async def serving(
     folder: Path,
@@ -105,7 +91,7 @@ async def serving(
     }
     daemon = Daemon(build(values), home)
     async with daemon.working() as who:
-        services = services_of(daemon)
+        services = daemon.services()
         services = dataclasses.replace(services, **change(services))
         token = home.token()
         app = App(services, Authenticator(token, who), settings or ApiSettings())

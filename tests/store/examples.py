@@ -162,7 +162,7 @@ def a_user(name: str = "user-1", **members: Any) -> UserRow:
     return UserRow(
         **{
             "user_id": name,
-            "name": ODD,
+            "name": f"{name} {ODD}",
             "role": "owner",
             "unix_username": None,
             "created_at": 1_700_000_000_000,

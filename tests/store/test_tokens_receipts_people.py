@@ -49,11 +49,11 @@ async def test_old_receipts_are_forgotten(store: Store):
 
 
 async def test_the_first_person_is_the_oldest(store: Store):
-    assert await users.first(store) is None
+    assert await users.all_of(store) == []
     owner = a_user("b", created_at=1, unix_username="bea")
     await put(store, users.insert(a_user("a", created_at=2)), users.insert(owner))
     await put(store, users.insert(a_user("b", created_at=0, role="viewer")))
-    assert await users.first(store) == owner
+    assert await users.all_of(store) == [owner, a_user("a", created_at=2)]
     assert await users.get(store, "a") == a_user("a", created_at=2)
     assert await users.get(store, "c") is None
 

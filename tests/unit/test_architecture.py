@@ -75,6 +75,7 @@ DAEMON_LAYERS: dict[str, set[str]] = {
     "services": {"metrics", "pool", "store"},
     "api": {"metrics", "services"},
     "main": {"api", "metrics", "pool", "services", "store"},
+    "process": {"main"},
 }
 
 

@@ -55,9 +55,9 @@ def run(host: Host = None, port: Port = None) -> None:
     home = Home.find()
     config = load(home.folder)
     # Imported late: it is most of the program, and no other command needs it.
-    from agor.daemon import main
+    from agor.daemon import process
 
-    raise typer.Exit(main.run(config, home, host=host, port=port))
+    raise typer.Exit(process.run(config, home, host=host, port=port))
 
 
 @app.command()

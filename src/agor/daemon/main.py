@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
-import os
-import signal
 import time
 from collections.abc import AsyncIterator
 
 import structlog
-import uvloop
 
 import agor
-from agor import logs
 from agor.config import Config
 from agor.daemon.api.access import Authenticator, check_host
 from agor.daemon.api.app import App
@@ -33,7 +28,7 @@ from agor.daemon.services.housekeeping import keep_house
 from agor.daemon.services.intake import Intake
 from agor.daemon.services.keys import NoKeys
 from agor.daemon.services.live import LiveSessions
-from agor.daemon.services.owner import owner
+from agor.daemon.services.people import People
 from agor.daemon.services.permissions import Permissions
 from agor.daemon.services.principal import Principal
 from agor.daemon.services.receipts import Receipts
@@ -45,7 +40,6 @@ from agor.daemon.services.stops import Stopper
 from agor.daemon.services.tasks import Tasks
 from agor.daemon.services.tokens import Tokens
 from agor.daemon.store import connect
-from agor.errors import AgorError
 from agor.execution import ExecutionEnvironment
 from agor.executor.server import Executor, Options
 from agor.home import Home
@@ -70,6 +64,7 @@ class Daemon:
         self.metrics = Metrics()
         self.metrics.before_read = self._show_figures
         self.store = connect(config.database.url)
+        self.people = People(self.store)
         self.lives = LiveSessions(self.store, self.metrics)
         self.runs = Runs()
         self.tokens = Tokens(
@@ -84,8 +79,9 @@ class Daemon:
         self.intake.end_executor = self._end_executor
         self.executors = self._make_executors()
         self.dispatcher = Dispatcher(
-            self.executors, self.runs, self.tokens, self.finisher, execution.task_timeout_ms
-        )
+            self.executors, self.people, self.runs, self.tokens, self.finisher,
+            execution.task_timeout_ms,
+        )  # fmt: skip
         stop_timeout = execution.stop_timeout_ms / 1000
         self.stopper = Stopper(self.executors, self.tokens, self.finisher, stop_timeout)
         self.sessions = Sessions(self.store, self.lives, self.executors, execution.environment)
@@ -111,8 +107,9 @@ class Daemon:
         )
         return DirectExecutors(settings, self.intake, lambda: Executor(options), ended, pool)
 
-    def _make_app(self, host: str, who: Principal) -> App:
-        services = Services(
+    def services(self) -> Services:
+        """Put together what the interface needs."""
+        return Services(
             sessions=self.sessions,
             tasks=self.tasks,
             permissions=self.permissions,
@@ -123,9 +120,11 @@ class Daemon:
             health=self.health,
             metrics=self.metrics,
         )
+
+    def _make_app(self, host: str, who: Principal) -> App:
         stall = self._config.feed.stall_timeout_ms / 1000
         settings = ApiSettings(host=host, stall_timeout=stall)
-        return App(services, Authenticator(self._home.token(), who), settings)
+        return App(self.services(), Authenticator(self._home.token(), who), settings)
 
     def _executors_of(self, who: Principal) -> list[ExecutorInfo]:
         return [each for each in self.executors.describe() if each.user_id == who.user_id]
@@ -165,7 +164,7 @@ class Daemon:
         """Run tasks for as long as the block lasts; gives the owner of the home."""
         await self.store.open()
         try:
-            who = await owner(self.store)
+            who = await self.people.open()
             await self.lives.open()
             recovery = Recovery(
                 self.store, self.lives, self.runs, self.tokens, self.permissions, self.finisher,
@@ -238,55 +237,6 @@ def pool_settings(config: Config, home: Home) -> PoolSettings:
         max_line=execution.max_line_bytes,
         outbox_bytes=execution.outbox_bytes,
     )
-
-
-def run(config: Config, home: Home, host: str | None = None, port: int | None = None) -> int:
-    """Be the daemon of a home until told to end."""
-    logs.configure(config.log.level, config.log.format)
-    with home.lock():
-        try:
-            uvloop.run(
-                _serve(
-                    config, home, config.daemon.host if host is None else host,
-                    config.daemon.port if port is None else port,
-                )
-            )  # fmt: skip
-        except AgorError as error:
-            log.error("daemon_failed", code=error.code, why=error.message)
-            raise
-    return 0
-
-
-async def _serve(config: Config, home: Home, host: str, port: int) -> None:
-    told = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, told.set)
-    serving = asyncio.create_task(_serve_until(told, config, home, host, port))
-    leaving = asyncio.create_task(told.wait())
-    await asyncio.wait((serving, leaving), return_when=asyncio.FIRST_COMPLETED)
-    if not serving.done() and not home.description_file.exists():
-        # It is only starting, and that may take as long as the database does.
-        serving.cancel()
-    leaving.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await serving
-    log.info("daemon_ended")
-
-
-async def _serve_until(
-    told: asyncio.Event, config: Config, home: Home, host: str, port: int
-) -> None:
-    daemon = Daemon(config, home)
-    async with daemon.serving(host, port) as url:
-        # What is there now stays: the collector need not look at it again and again.
-        gc.collect()
-        gc.freeze()
-        gc.set_threshold(_COLLECT_EVERY)
-        home.describe(url, agor.__version__)
-        log.info("daemon_ready", url=url, pid=os.getpid(), home=str(home.folder))
-        await told.wait()
-        log.info("daemon_stopping", drain=config.daemon.drain_on_stop)
 
 
 def _in_url(host: str) -> str:

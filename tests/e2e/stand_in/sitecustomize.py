@@ -1,4 +1,4 @@
-"""A daemon that behaves as badly as a test wants it to, in the place of `agor.daemon.main`.
+"""A daemon that behaves as badly as a test wants it to, in the place of `agor.daemon.process`.
 
 Python imports this module by itself when this folder is in PYTHONPATH. STAND_IN says what to do.
 """
@@ -80,6 +80,6 @@ def serve(config: Any, home: Any, host: str | None, port: int | None) -> int:
 
 
 if HOW:
-    stand_in: Any = types.ModuleType("agor.daemon.main")
+    stand_in: Any = types.ModuleType("agor.daemon.process")
     stand_in.run = run
-    sys.modules["agor.daemon.main"] = stand_in
+    sys.modules["agor.daemon.process"] = stand_in

@@ -37,6 +37,7 @@ from agor.daemon.api.routes import ROUTES
 from agor.daemon.api.services import Services
 from agor.daemon.api.settings import ApiSettings
 from agor.daemon.api.table import Found, Table
+from agor.daemon.services import access
 from agor.errors import AgorError, NotFound
 from agor.protocol.validation import quoted
 
@@ -103,8 +104,9 @@ class App:
     def _let_in(self, route: Route, found: Found, headers: Any, scope: Scope) -> Request[Any]:
         """Find out who asks, and read what they ask in the address."""
         principal = None
-        if route.token:
+        if route.action is not None:
             principal = self._authenticator.authenticate(bearer_token(headers))
+            access.check_role(principal, route.action)
         query = route.read_query(scope["query_string"])
         return Request(self._services, self._table, found.ids, headers, principal, query)
 

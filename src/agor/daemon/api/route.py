@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from agor.daemon.api.answers import JSON, HeaderList, Receive, Scope, Send
 from agor.daemon.api.reading import BodyReader, NoQuery, QueryReader
+from agor.daemon.services.access import Action
 from agor.daemon.services.principal import Principal
 from agor.daemon.services.receipts import Receipt
 from agor.errors import AgorError
@@ -82,6 +83,8 @@ class Route:
     method: str
     #: With `{…}` for what a request names.
     path: str
+    #: What whoever asks must be allowed to do; none if strangers may ask as well.
+    action: Action | None
     handler: Handler | None = None
     stream: Stream | None = None
     summary: str
@@ -97,8 +100,6 @@ class Route:
     also: Mapping[int, Any] = field(default_factory=dict)
     #: What the service behind it may raise, beside what every route may answer.
     errors: tuple[type[AgorError], ...] = ()
-    #: Whether only those may ask who have shown who they are.
-    token: bool = True
     media: str = JSON
     headers: HeaderList = field(default_factory=list)
 
@@ -111,6 +112,11 @@ class Route:
     def name(self) -> str:
         """Name it, for metrics and receipts."""
         return f"{self.method} {self.path}"
+
+    @property
+    def token(self) -> bool:
+        """Whether only those may ask who have shown who they are."""
+        return self.action is not None
 
     @property
     def takes_key(self) -> bool:

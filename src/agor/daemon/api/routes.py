@@ -57,35 +57,41 @@ A client that does not read is cut off."""
 ROUTES: list[Route] = [
     # ── sessions ─────────────────────────────────────────────────────────────────────────────
     Route(
-        method="POST", path="/sessions", handler=sessions.create,
+        method="POST", path="/sessions", action="session.create",
+        handler=sessions.create,
         summary="Begin a session",
         body=NewSession, result=Session, status=201,
         errors=(Unprocessable, Conflict, StoreUnavailable),
     ),
     Route(
-        method="GET", path="/sessions", handler=sessions.page,
+        method="GET", path="/sessions", action="session.list",
+        handler=sessions.page,
         summary="List sessions, the newest first",
         query=SessionsQuery, result=Page[Session], errors=(Unprocessable, StoreUnavailable),
     ),
     Route(
-        method="GET", path="/sessions/{session_id}", handler=sessions.get,
+        method="GET", path="/sessions/{session_id}", action="session.view",
+        handler=sessions.get,
         summary="Show a session",
         result=Session, errors=(NotFound, StoreUnavailable),
     ),
     Route(
-        method="PATCH", path="/sessions/{session_id}", handler=sessions.change,
+        method="PATCH", path="/sessions/{session_id}", action="session.change",
+        handler=sessions.change,
         summary="Change a session, or archive it",
         body=SessionChange, result=Session,
         errors=(NotFound, Conflict, Unprocessable, StoreUnavailable),
     ),
     Route(
-        method="DELETE", path="/sessions/{session_id}", handler=sessions.delete,
+        method="DELETE", path="/sessions/{session_id}", action="session.delete",
+        handler=sessions.delete,
         summary="Delete a session with its tasks, its messages and its feed",
         status=204, errors=(NotFound, Conflict, StoreUnavailable),
     ),
     # ── tasks ────────────────────────────────────────────────────────────────────────────────
     Route(
-        method="POST", path="/sessions/{session_id}/prompt", handler=tasks.prompt,
+        method="POST", path="/sessions/{session_id}/prompt", action="session.prompt",
+        handler=tasks.prompt,
         summary="Give a session's agent a prompt",
         details="Answers as soon as the prompt is safe. It runs once, when it is its turn; what "
         "happens is told by the feed.",
@@ -93,29 +99,34 @@ ROUTES: list[Route] = [
         errors=(NotFound, Conflict, Unprocessable, StoreUnavailable, PoolExhausted, PoolClosed),
     ),
     Route(
-        method="GET", path="/sessions/{session_id}/tasks", handler=tasks.page,
+        method="GET", path="/sessions/{session_id}/tasks", action="session.view",
+        handler=tasks.page,
         summary="List a session's tasks, the newest first",
         query=TasksQuery, result=Page[Task],
         errors=(NotFound, Unprocessable, StoreUnavailable),
     ),
     Route(
-        method="GET", path="/sessions/{session_id}/messages", handler=tasks.messages,
+        method="GET", path="/sessions/{session_id}/messages", action="session.view",
+        handler=tasks.messages,
         summary="Show a session's conversation, the newest part first",
         details="`sequence` says how far in the feed it reaches: follow the feed from there.",
         query=PageQuery, result=Messages, errors=(NotFound, Unprocessable, StoreUnavailable),
     ),
     Route(
-        method="GET", path="/tasks/{task_id}", handler=tasks.get,
+        method="GET", path="/tasks/{task_id}", action="session.view",
+        handler=tasks.get,
         summary="Show a task",
         result=Task, errors=(NotFound, StoreUnavailable),
     ),
     Route(
-        method="PATCH", path="/tasks/{task_id}", handler=tasks.move,
+        method="PATCH", path="/tasks/{task_id}", action="session.prompt",
+        handler=tasks.move,
         summary="Move a task in its session's queue",
         body=TaskMove, result=Task, errors=(NotFound, Conflict, Unprocessable, StoreUnavailable),
     ),
     Route(
-        method="POST", path="/tasks/{task_id}/stop", handler=tasks.stop,
+        method="POST", path="/tasks/{task_id}/stop", action="session.stop",
+        handler=tasks.stop,
         summary="Stop a task, or take it out of the queue",
         details="Answers as soon as the wish is safe. The task is then `stopping`, and `stopped` "
         "once nothing of it is left; one that only waited is `stopped` at once.",
@@ -124,17 +135,20 @@ ROUTES: list[Route] = [
     ),
     # ── permissions ──────────────────────────────────────────────────────────────────────────
     Route(
-        method="GET", path="/permissions", handler=permissions.page,
+        method="GET", path="/permissions", action="permission.list",
+        handler=permissions.page,
         summary="List permission requests, the newest first",
         query=PermissionsQuery, result=Page[Permission], errors=(Unprocessable, StoreUnavailable),
     ),
     Route(
-        method="GET", path="/permissions/{permission_id}", handler=permissions.get,
+        method="GET", path="/permissions/{permission_id}", action="session.view",
+        handler=permissions.get,
         summary="Show a permission request",
         result=Permission, errors=(NotFound, StoreUnavailable),
     ),
     Route(
-        method="POST", path="/permissions/{permission_id}/decision", handler=permissions.decide,
+        method="POST", path="/permissions/{permission_id}/decision", action="permission.decide",
+        handler=permissions.decide,
         summary="Answer a permission request",
         details="The first answer counts; a second one is refused.",
         body=Decision, result=Permission,
@@ -142,46 +156,55 @@ ROUTES: list[Route] = [
     ),
     # ── the feed ─────────────────────────────────────────────────────────────────────────────
     Route(
-        method="GET", path="/sessions/{session_id}/events", stream=feed.over_sse,
+        method="GET", path="/sessions/{session_id}/events", action="session.view",
+        stream=feed.over_sse,
         summary="Follow a session's feed, as server-sent events",
         details=_FOLLOW, query=FeedQuery, result=FeedEvent, media="text/event-stream",
         errors=(NotFound, Conflict, Unprocessable, StoreUnavailable, PoolClosed),
     ),
     Route(
-        method=WEBSOCKET, path="/sessions/{session_id}/events", stream=feed.over_websocket,
+        method=WEBSOCKET, path="/sessions/{session_id}/events", action="session.view",
+        stream=feed.over_websocket,
         summary="Follow a session's feed, over a WebSocket",
         details=_FOLLOW, query=FeedQuery, result=FeedEvent, status=101,
         errors=(NotFound, Conflict, Unprocessable, StoreUnavailable, PoolClosed),
     ),
     # ── the daemon itself ────────────────────────────────────────────────────────────────────
     Route(
-        method="GET", path="/executors", handler=executors.page,
+        method="GET", path="/executors", action="executor.list",
+        handler=executors.page,
         summary="List the executors that run now", result=Page[ExecutorInfo],
     ),
     Route(
-        method="GET", path="/livez", handler=health.live, token=False,
+        method="GET", path="/livez", action=None,
+        handler=health.live,
         summary="Tell whether the daemon answers at all", result=Liveness,
     ),
     Route(
-        method="GET", path="/readyz", handler=health.ready, token=False,
+        method="GET", path="/readyz", action=None,
+        handler=health.ready,
         summary="Tell whether the daemon can take work",
         result=Readiness, also={503: Readiness},
     ),
     Route(
-        method="GET", path="/health", handler=health.health,
+        method="GET", path="/health", action="daemon.health",
+        handler=health.health,
         summary="Tell how the daemon is, in detail", result=Health,
     ),
     Route(
-        method="GET", path="/metrics", handler=health.metrics,
+        method="GET", path="/metrics", action="daemon.metrics",
+        handler=health.metrics,
         summary="Give the daemon's figures, for Prometheus",
         result=str, media=CONTENT_TYPE_LATEST,
     ),
     Route(
-        method="GET", path="/openapi.json", handler=documents.openapi, token=False,
+        method="GET", path="/openapi.json", action=None,
+        handler=documents.openapi,
         summary="Give this description of the interface", result=dict,
     ),
     Route(
-        method="GET", path="/docs", handler=documents.docs, token=False,
+        method="GET", path="/docs", action=None,
+        handler=documents.docs,
         summary="Show this description as a page",
         result=str, media="text/html; charset=utf-8", headers=page.HEADERS,
     ),

@@ -57,7 +57,7 @@ class Conversations:
         self, who: Principal, session_id: str, cursor: str | None, limit: int
     ) -> Messages:
         """List blocks, the newest page first, each page in the order of the conversation."""
-        live = await self._lives.get_for(who, session_id)
+        live = await self._lives.get_for(who, session_id, "session.view")
         number = live.row.number
         before = _read_cursor(cursor)
         found, last = await messages.snapshot_page(self._store, number, before, limit + 1)

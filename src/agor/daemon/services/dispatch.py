@@ -21,6 +21,7 @@ from agor.daemon.services.executors import Executors
 from agor.daemon.services.finish import Finisher, result_of
 from agor.daemon.services.line import Entry
 from agor.daemon.services.live import LiveSession, Turn
+from agor.daemon.services.people import People
 from agor.daemon.services.prompts import tell_prompt
 from agor.daemon.services.runs import Run, Runs
 from agor.daemon.services.stamps import now
@@ -51,12 +52,14 @@ class Dispatcher:
     def __init__(
         self,
         executors: Executors,
+        people: People,
         runs: Runs,
         token_service: Tokens,
         finisher: Finisher,
         task_timeout_ms: int | None,
     ) -> None:
         self._executors = executors
+        self._people = people
         self._runs = runs
         self._tokens = token_service
         self._finisher = finisher
@@ -148,7 +151,9 @@ class Dispatcher:
 
     async def _acquire(self, live: LiveSession, run: Run) -> ExecutionEnvironment | None:
         """Get the session's executor; None if the task was stopped before it had begun."""
-        claim = Claim(session_id=live.session_id, user_id=live.row.user_id)
+        user_id = live.row.user_id
+        unix_username = self._people.unix_username(user_id)
+        claim = Claim(session_id=live.session_id, user_id=user_id, unix_username=unix_username)
         while True:
             run.acquiring = asyncio.create_task(self._executors.acquire(claim))
             try:

@@ -23,6 +23,7 @@ import structlog
 
 from agor.daemon.services.stamps import now
 from agor.daemon.store.base import EventRun, Statement, Store, Write
+from agor.daemon.store.rows import AuditRecord
 from agor.errors import StoreUnavailable
 
 log = structlog.get_logger("agor.feed")
@@ -50,7 +51,7 @@ def spelled(event_type: str, task_id: str | None, data: bytes, at: int) -> bytes
 class Entry:
     """What is appended together: events, and the statements that go with them."""
 
-    __slots__ = ("_statements", "done", "events", "make_statements", "patient", "size")
+    __slots__ = ("_statements", "done", "events", "make_statements", "patient", "records", "size")
 
     def __init__(
         self,
@@ -63,6 +64,8 @@ class Entry:
         self.events: list[bytes] = []
         self.size = 0
         self._statements = list(statements)
+        #: For the audit log.
+        self.records: list[AuditRecord] = []
         self.make_statements = make_statements
         self.patient = patient
         #: The sequence of its last event, once it is durable.
@@ -172,7 +175,8 @@ class Line:
         try:
             statements, bodies = _spell(entries, first)
             events = [EventRun(self._number, first, bodies)] if bodies else []
-            await self._store.commit(Write(statements, events))
+            records = [record for entry in entries for record in entry.records]
+            await self._store.commit(Write(statements, events, records))
         except StoreUnavailable as error:
             await self._hold(entries, error)
             return

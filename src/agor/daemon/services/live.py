@@ -17,16 +17,18 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from agor.daemon.metrics import Metrics
-from agor.daemon.services import states, views
+from agor.daemon.services import access, states, views
+from agor.daemon.services.access import Action
 from agor.daemon.services.feed import Channel
 from agor.daemon.services.line import Entry
 from agor.daemon.services.principal import Principal
 from agor.daemon.services.stamps import now
-from agor.daemon.store import events, sessions, tasks
+from agor.daemon.store import events, sessions, shares, tasks
 from agor.daemon.store.base import Store
 from agor.daemon.store.rows import SessionRow, TaskRow
 from agor.errors import NotFound, StoreUnavailable
 from agor.protocol.api import TaskStatus
+from agor.protocol.people import ShareAccess
 from agor.protocol.validation import quoted
 
 #: Sessions that nobody uses now and that are kept, since they may be used again.
@@ -38,8 +40,16 @@ _PATIENCE = 15.0
 class LiveSession:
     """One session and its tasks that have not ended."""
 
-    def __init__(self, row: SessionRow, channel: Channel, unfinished: list[TaskRow]) -> None:
+    def __init__(
+        self,
+        row: SessionRow,
+        channel: Channel,
+        unfinished: list[TaskRow],
+        shares: dict[str, ShareAccess],
+    ) -> None:
         self.row = row
+        #: Whom it is shared with, by their id.
+        self.shares = shares
         self.channel = channel
         # While anything is on its way into the feed there must not be another one of us.
         channel.owner = self
@@ -142,7 +152,7 @@ class LiveSessions:
 
     def add(self, row: SessionRow, committed: int) -> LiveSession:
         """Take in a session that was just made."""
-        return self._keep(LiveSession(row, self._channel(row, committed), []))
+        return self._keep(LiveSession(row, self._channel(row, committed), [], {}))
 
     async def get(self, session_id: str) -> LiveSession:
         """Find a session; raises `NotFound`."""
@@ -158,16 +168,22 @@ class LiveSessions:
             raise NotFound(f"there is no session {quoted(session_id)}")
         return self._keep(session)
 
-    async def get_for(self, who: Principal, session_id: str) -> LiveSession:
-        """Find a session that this person may use."""
+    async def get_for(self, who: Principal, session_id: str, action: Action) -> LiveSession:
+        """Find a session that this person may do something to.
+
+        To those who may not even look at it, it does not exist.
+        """
         session = await self.get(session_id)
-        if session.row.user_id != who.user_id:
-            raise NotFound(f"there is no session {quoted(session_id)}")
-        return session
+        tie = access.tie_to(who, session.row.user_id, session.shares)
+        if access.may(who, action, tie):
+            return session
+        if access.may(who, "session.view", tie):
+            raise access.forbidden(who, action)
+        raise NotFound(f"there is no session {quoted(session_id)}")
 
     async def channel_for(self, who: Principal, session_id: str) -> Channel:
-        """Find the feed of a session that this person may use."""
-        return (await self.get_for(who, session_id)).channel
+        """Find the feed of a session that this person may look at."""
+        return (await self.get_for(who, session_id, "session.view")).channel
 
     def forget(self, session: LiveSession) -> None:
         """A session is deleted."""
@@ -186,7 +202,10 @@ class LiveSessions:
             return None
         unfinished = await tasks.of_session_unfinished(self._store, session_id)
         committed = await events.last_sequence(self._store, row.number)
-        return self._keep(LiveSession(row, self._channel(row, committed), unfinished))
+        shared = {
+            each.user_id: each.access for each in await shares.of_session(self._store, session_id)
+        }
+        return self._keep(LiveSession(row, self._channel(row, committed), unfinished, shared))
 
     def _channel(self, row: SessionRow, committed: int) -> Channel:
         return Channel(row.number, self._store, committed, self._metrics)

@@ -15,6 +15,7 @@ import msgspec
 import structlog
 
 from agor.daemon.services import views
+from agor.daemon.services.access import Action
 from agor.daemon.services.line import Entry
 from agor.daemon.services.live import LiveSession, LiveSessions, Turn
 from agor.daemon.services.principal import Principal
@@ -171,13 +172,13 @@ class Permissions:
 
     async def get(self, who: Principal, permission_id: str) -> Permission:
         """Show one question."""
-        return views.permission(await self._find(who, permission_id))
+        return views.permission(await self._find(who, permission_id, "session.view"))
 
     async def decide(
         self, who: Principal, permission_id: str, decision: Decision, receipt: Receipt | None = None
     ) -> Permission:
         """Answer a question; the first answer counts."""
-        row = await self._find(who, permission_id)
+        row = await self._find(who, permission_id, "permission.decide")
         pending = self._pending.get(permission_id)
         if pending is None:
             raise _too_late(row)
@@ -193,13 +194,13 @@ class Permissions:
             receipt,
         )
         if decided is None:
-            raise _too_late(await self._find(who, permission_id))
+            raise _too_late(await self._find(who, permission_id, "session.view"))
         return views.permission(decided)
 
-    async def _find(self, who: Principal, permission_id: str) -> PermissionRow:
+    async def _find(self, who: Principal, permission_id: str, action: Action) -> PermissionRow:
         row = await permissions.get(self._store, permission_id)
         if row is not None:
-            await self._lives.get_for(who, row.session_id)
+            await self._lives.get_for(who, row.session_id, action)
             return row
         raise NotFound(f"there is no permission request {quoted(permission_id)}")
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from agor.protocol.people import Role
+
 
 class Principal(Struct, frozen=True, kw_only=True):
     """A person who has shown who they are."""
 
     user_id: str
     name: str
-    role: str
+    role: Role

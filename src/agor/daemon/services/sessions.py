@@ -109,11 +109,11 @@ class Sessions:
 
     async def get(self, who: Principal, session_id: str) -> Session:
         """Show a session."""
-        return views.session((await self._lives.get_for(who, session_id)).row)
+        return views.session((await self._lives.get_for(who, session_id, "session.view")).row)
 
     async def change(self, who: Principal, session_id: str, change: SessionChange) -> Session:
         """Change what may be changed."""
-        session = await self._lives.get_for(who, session_id)
+        session = await self._lives.get_for(who, session_id, "session.change")
         async with Turn(session) as live:
             names = ("title", "permission_mode", "model", "archived")
             changes = {
@@ -127,7 +127,7 @@ class Sessions:
 
     async def delete(self, who: Principal, session_id: str) -> None:
         """Remove a session and all that was said in it."""
-        session = await self._lives.get_for(who, session_id)
+        session = await self._lives.get_for(who, session_id, "session.delete")
         async with Turn(session) as live:
             if live.current is not None or live.queue:
                 raise Conflict("this session has work to do", hint="Stop its tasks first.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from agor.daemon.services import states, views
+from agor.daemon.services.access import Action
 from agor.daemon.services.executors import Executors
 from agor.daemon.services.finish import drop_queued, result_of
 from agor.daemon.services.line import Entry
@@ -57,7 +58,7 @@ class Tasks:
         self, who: Principal, session_id: str, new: NewPrompt, receipt: Receipt | None = None
     ) -> PromptAccepted:
         """Take a prompt; once this returns it is safe, and will be run once."""
-        session = await self._lives.get_for(who, session_id)
+        session = await self._lives.get_for(who, session_id, "session.prompt")
         async with Turn(session) as live:
             if live.row.status == "archived":
                 raise Conflict(
@@ -86,7 +87,7 @@ class Tasks:
 
     async def get(self, who: Principal, task_id: str) -> Task:
         """Show a task."""
-        live, row = await self._find(who, task_id)
+        live, row = await self._find(who, task_id, "session.view")
         return views.task(row, live.position_of(task_id))
 
     async def page(
@@ -98,7 +99,7 @@ class Tasks:
         limit: int,
     ) -> Page[Task]:
         """List a session's tasks, the newest first."""
-        live = await self._lives.get_for(who, session_id)
+        live = await self._lives.get_for(who, session_id, "session.view")
         rows = await tasks.page(
             self._store, session_id, status, views.read_cursor(cursor), limit + 1
         )
@@ -112,7 +113,7 @@ class Tasks:
 
     async def move(self, who: Principal, task_id: str, where: TaskMove) -> Task:
         """Give a waiting task another place in the queue."""
-        session, _ = await self._find(who, task_id)
+        session, _ = await self._find(who, task_id, "session.prompt")
         async with Turn(session) as live:
             moving = next((task for task in live.queue if task.task_id == task_id), None)
             if moving is None:
@@ -138,7 +139,7 @@ class Tasks:
         self, who: Principal, task_id: str, why: TaskStop, receipt: Receipt | None = None
     ) -> Task:
         """Stop a task, wherever it is in its life. Who names an ended one is told so."""
-        session, _ = await self._find(who, task_id)
+        session, _ = await self._find(who, task_id, "session.stop")
         async with Turn(session) as live:
             problem = Problem("cancelled", why.reason or "stopped before it had begun")
             dropped = await drop_queued(live, task_id, problem, receipt)
@@ -201,10 +202,12 @@ class Tasks:
                 run.acquiring.cancel()
         return views.task(row)
 
-    async def _find(self, who: Principal, task_id: str) -> tuple[LiveSession, TaskRow]:
+    async def _find(
+        self, who: Principal, task_id: str, action: Action
+    ) -> tuple[LiveSession, TaskRow]:
         row = await tasks.get(self._store, task_id)
         if row is not None:
-            live = await self._lives.get_for(who, row.session_id)
+            live = await self._lives.get_for(who, row.session_id, action)
             # What is in memory is newer by what is being committed.
             for task in (live.current, *live.queue):
                 if task is not None and task.task_id == task_id:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
+from agor.daemon.store.rows import AuditRecord
+
 Row = tuple[Any, ...]
 
 
@@ -34,6 +36,8 @@ class Write(NamedTuple):
 
     statements: Sequence[Statement] = ()
     events: Sequence[EventRun] = ()
+    #: Added to the audit log, in the same transaction.
+    records: Sequence[AuditRecord] = ()
 
 
 class Store(Protocol):

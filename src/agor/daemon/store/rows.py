@@ -6,6 +6,9 @@ from msgspec import Struct
 
 from agor.protocol.api import PermissionStatus, SessionStatus, TaskStatus
 from agor.protocol.methods import PermissionMode
+from agor.protocol.people import Role, ShareAccess
+from agor.protocol.rules import RuleEffect, RuleScope
+from agor.protocol.workspaces import WorktreeStatus
 
 
 class SessionRow(Struct, frozen=True, kw_only=True):
@@ -25,6 +28,8 @@ class SessionRow(Struct, frozen=True, kw_only=True):
     agent_session_id: str | None
     created_at: int
     updated_at: int
+    #: The worktree that its workspace is, if it is one of ours.
+    worktree_id: str | None = None
 
 
 class TaskRow(Struct, frozen=True, kw_only=True):
@@ -90,6 +95,8 @@ class PermissionRow(Struct, frozen=True, kw_only=True):
     decided_by: str | None
     reason: str | None
     updated_input: bytes | None
+    #: What decided it without a person: a rule's id, or `mode:` and the mode.
+    decided_rule: str | None = None
 
 
 class TokenRow(Struct, frozen=True, kw_only=True):
@@ -120,10 +127,126 @@ class ReceiptRow(Struct, frozen=True, kw_only=True):
 
 
 class UserRow(Struct, frozen=True, kw_only=True):
-    """A person. For now there is one, the owner of this home."""
+    """A person. The first one is the owner of this home."""
 
     user_id: str
     name: str
-    role: str
+    role: Role
     unix_username: str | None
     created_at: int
+    password_hash: str | None = None
+    disabled_at: int | None = None
+
+
+class ApiTokenRow(Struct, frozen=True, kw_only=True):
+    """A token for a person's programs: only its hash."""
+
+    token_id: str
+    user_id: str
+    name: str
+    token_hash: bytes
+    created_at: int
+    expires_at: int | None
+    last_used_at: int | None
+    revoked_at: int | None
+
+
+class SignInRow(Struct, frozen=True, kw_only=True):
+    """A browser that somebody has signed in with: only the hash of its cookie."""
+
+    sign_in_id: str
+    user_id: str
+    secret_hash: bytes
+    created_at: int
+    expires_at: int
+
+
+class ShareRow(Struct, frozen=True, kw_only=True):
+    """A session that was shared with somebody."""
+
+    session_id: str
+    user_id: str
+    access: ShareAccess
+    created_by: str
+    created_at: int
+
+
+class CredentialRow(Struct, frozen=True, kw_only=True):
+    """A key that is kept for somebody, sealed."""
+
+    credential_id: str
+    #: Empty for what is the whole team's.
+    user_id: str
+    name: str
+    base_url: str | None
+    last_four: str
+    #: The version of the master key that it is sealed with.
+    key_version: int
+    created_at: int
+    updated_at: int
+    last_used_at: int | None
+    #: JSON: the agents that may have it; none if its name says that well enough.
+    agents: bytes | None
+    sealed: bytes
+
+
+class RuleRow(Struct, frozen=True, kw_only=True):
+    """An answer that somebody gave in advance."""
+
+    rule_id: str
+    user_id: str
+    effect: RuleEffect
+    scope: RuleScope
+    #: The session, the workspace's path or the person that it is for.
+    scope_id: str
+    tool: str
+    reason: str | None
+    #: The question that it was made with, if it was.
+    permission_id: str | None
+    created_at: int
+    expires_at: int | None
+    revoked_at: int | None
+    #: JSON: patterns by member of the tool's input.
+    input: bytes | None
+
+
+class RepoRow(Struct, frozen=True, kw_only=True):
+    """A repository that somebody works on."""
+
+    repo_id: str
+    user_id: str
+    name: str
+    path: str
+    url: str | None
+    created_at: int
+
+
+class WorktreeRow(Struct, frozen=True, kw_only=True):
+    """A working tree of a repository, on its own branch."""
+
+    worktree_id: str
+    repo_id: str
+    user_id: str
+    name: str
+    path: str
+    branch: str
+    #: The commit that its branch began at.
+    base_commit: str
+    status: WorktreeStatus
+    created_at: int
+
+
+class AuditRecord(Struct, frozen=True, kw_only=True):
+    """Something that happened and matters. The store numbers it and chains it to the one before."""
+
+    at: int
+    #: Who did it; none if it was the daemon itself, or a stranger.
+    actor_id: str | None
+    actor: str
+    action: str
+    session_id: str | None
+    #: What it was done to.
+    subject: str | None
+    result: str
+    #: JSON: the rest, by action.
+    detail: bytes

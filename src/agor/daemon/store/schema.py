@@ -49,6 +49,10 @@ def _json(name: str, *, optional: bool = False) -> Column[bytes]:
     return Column(name, LargeBinary, nullable=optional)
 
 
+def _hash(name: str) -> Column[bytes]:
+    return Column(name, LargeBinary, nullable=False)
+
+
 def _where(condition: str) -> dict[str, Any]:
     return {"sqlite_where": text(condition), "postgresql_where": text(condition)}
 
@@ -63,6 +67,134 @@ users = Table(
     _text("role"),
     _text("unix_username", optional=True),
     _number("created_at"),
+    _text("password_hash", optional=True),
+    _number("disabled_at", optional=True),
+    Index("ix_users_name", "name", unique=True),
+)
+
+#: How programs come in.
+api_permission_rules = Table(
+    "permission_rules",
+    metadata,
+    _id("rule_id"),
+    _text("user_id"),
+    _text("effect"),
+    _text("scope"),
+    _text("scope_id"),
+    _text("tool"),
+    _text("reason", optional=True),
+    _text("permission_id", optional=True),
+    _number("created_at"),
+    _number("expires_at", optional=True),
+    _number("revoked_at", optional=True),
+    _json("input", optional=True),
+    Index("ix_permission_rules_user", "user_id", "created_at", "rule_id"),
+)
+
+repos = Table(
+    "repos",
+    metadata,
+    _id("repo_id"),
+    _text("user_id"),
+    _text("name"),
+    _text("path"),
+    _text("url", optional=True),
+    _number("created_at"),
+    Index("ix_repos_user", "user_id", "created_at", "repo_id"),
+)
+
+worktrees = Table(
+    "worktrees",
+    metadata,
+    _id("worktree_id"),
+    _text("repo_id"),
+    _text("user_id"),
+    _text("name"),
+    _text("path"),
+    _text("branch"),
+    _text("base_commit"),
+    _text("status"),
+    _number("created_at"),
+    Index("ix_worktrees_user", "user_id", "created_at", "worktree_id"),
+    Index("ix_worktrees_repo", "repo_id"),
+)
+
+#: Each row's hash is over the hash before it and the row: a change of any row shows.
+audit = Table(
+    "audit",
+    metadata,
+    _number("number", key=True),
+    _number("at"),
+    _text("actor_id", optional=True),
+    _text("actor"),
+    _text("action"),
+    _text("session_id", optional=True),
+    _text("subject", optional=True),
+    _text("result"),
+    _json("detail"),
+    _hash("hash"),
+    Index("ix_audit_at", "at", "number"),
+    Index("ix_audit_actor", "actor_id", "number"),
+    Index("ix_audit_session", "session_id", "number"),
+    Index("ix_audit_action", "action", "number"),
+)
+
+tokens = Table(
+    "api_tokens",
+    metadata,
+    _id("token_id"),
+    _text("user_id"),
+    _text("name"),
+    _hash("token_hash"),
+    _number("created_at"),
+    _number("expires_at", optional=True),
+    _number("last_used_at", optional=True),
+    _number("revoked_at", optional=True),
+    Index("ix_api_tokens_hash", "token_hash", unique=True),
+    Index("ix_api_tokens_user", "user_id", "created_at", "token_id"),
+)
+
+#: How browsers come in.
+sign_ins = Table(
+    "sign_ins",
+    metadata,
+    _id("sign_in_id"),
+    _text("user_id"),
+    _hash("secret_hash"),
+    _number("created_at"),
+    _number("expires_at"),
+    Index("ix_sign_ins_hash", "secret_hash", unique=True),
+    Index("ix_sign_ins_user", "user_id"),
+)
+
+shares = Table(
+    "shares",
+    metadata,
+    _id("session_id"),
+    _id("user_id"),
+    _text("access"),
+    _text("created_by"),
+    _number("created_at"),
+    Index("ix_shares_user", "user_id", "session_id"),
+)
+
+#: `user_id` is empty for what is the whole team's.
+credentials = Table(
+    "credentials",
+    metadata,
+    _id("credential_id"),
+    _text("user_id"),
+    _text("name"),
+    _text("base_url", optional=True),
+    _text("last_four"),
+    _number("key_version"),
+    _number("created_at"),
+    _number("updated_at"),
+    _number("last_used_at", optional=True),
+    _json("agents", optional=True),
+    Column("sealed", LargeBinary, nullable=False),
+    Index("ix_credentials_name", "user_id", "name", unique=True),
+    Index("ix_credentials_version", "key_version"),
 )
 
 sessions = Table(
@@ -81,6 +213,7 @@ sessions = Table(
     _text("agent_session_id", optional=True),
     _number("created_at"),
     _number("updated_at"),
+    _text("worktree_id", optional=True),
     Index("ix_sessions_number", "number", unique=True),
     Index("ix_sessions_created", "created_at", "session_id"),
     Index("ix_sessions_user", "user_id", "created_at", "session_id"),
@@ -161,6 +294,7 @@ permissions = Table(
     _text("reason", optional=True),
     _json("tool_input"),
     _json("updated_input", optional=True),
+    _text("decided_rule", optional=True),
     Index("ix_permission_requests_asked", "task_id", "request_id", unique=True),
     Index("ix_permission_requests_created", "created_at", "permission_id"),
     Index("ix_permission_requests_status", "status", "created_at", "permission_id"),

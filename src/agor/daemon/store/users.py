@@ -23,7 +23,7 @@ async def get(store: Store, user_id: str) -> UserRow | None:
     return _read(found[0]) if found else None
 
 
-async def first(store: Store) -> UserRow | None:
-    """Find who was there first: the owner of this home."""
-    found = await store.read(f"{_SELECT} ORDER BY created_at, user_id LIMIT 1")
-    return _read(found[0]) if found else None
+async def all_of(store: Store) -> list[UserRow]:
+    """List everybody; who was there first, the owner of this home, comes first."""
+    found = await store.read(f"{_SELECT} ORDER BY created_at, user_id")
+    return [_read(row) for row in found]

@@ -1,0 +1,155 @@
+"""People and trust: accounts, shares, credentials, rules, workspaces, audit."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0002"
+down_revision = "0001"
+
+PLAIN = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
+
+
+def upgrade() -> None:
+    """There is no way back: keep a copy of the database instead."""
+    op.add_column("users", sa.Column("password_hash", PLAIN))
+    op.add_column("users", sa.Column("disabled_at", sa.BigInteger))
+    op.create_index("ix_users_name", "users", ["name"], unique=True)
+    op.add_column("sessions", sa.Column("worktree_id", PLAIN))
+    op.add_column("permission_requests", sa.Column("decided_rule", PLAIN))
+    _create_ways_in()
+    _create_shares_and_credentials()
+    _create_rules()
+    _create_workspaces()
+    _create_audit()
+
+
+def _create_ways_in() -> None:
+    op.create_table(
+        "api_tokens",
+        sa.Column("token_id", PLAIN, nullable=False),
+        sa.Column("user_id", PLAIN, nullable=False),
+        sa.Column("name", PLAIN, nullable=False),
+        sa.Column("token_hash", sa.LargeBinary, nullable=False),
+        sa.Column("created_at", sa.BigInteger, nullable=False),
+        sa.Column("expires_at", sa.BigInteger),
+        sa.Column("last_used_at", sa.BigInteger),
+        sa.Column("revoked_at", sa.BigInteger),
+        sa.PrimaryKeyConstraint("token_id", name="pk_api_tokens"),
+    )
+    op.create_index("ix_api_tokens_hash", "api_tokens", ["token_hash"], unique=True)
+    op.create_index("ix_api_tokens_user", "api_tokens", ["user_id", "created_at", "token_id"])
+    op.create_table(
+        "sign_ins",
+        sa.Column("sign_in_id", PLAIN, nullable=False),
+        sa.Column("user_id", PLAIN, nullable=False),
+        sa.Column("secret_hash", sa.LargeBinary, nullable=False),
+        sa.Column("created_at", sa.BigInteger, nullable=False),
+        sa.Column("expires_at", sa.BigInteger, nullable=False),
+        sa.PrimaryKeyConstraint("sign_in_id", name="pk_sign_ins"),
+    )
+    op.create_index("ix_sign_ins_hash", "sign_ins", ["secret_hash"], unique=True)
+    op.create_index("ix_sign_ins_user", "sign_ins", ["user_id"])
+
+
+def _create_shares_and_credentials() -> None:
+    op.create_table(
+        "shares",
+        sa.Column("session_id", PLAIN, nullable=False),
+        sa.Column("user_id", PLAIN, nullable=False),
+        sa.Column("access", PLAIN, nullable=False),
+        sa.Column("created_by", PLAIN, nullable=False),
+        sa.Column("created_at", sa.BigInteger, nullable=False),
+        sa.PrimaryKeyConstraint("session_id", "user_id", name="pk_shares"),
+    )
+    op.create_index("ix_shares_user", "shares", ["user_id", "session_id"])
+    op.create_table(
+        "credentials",
+        sa.Column("credential_id", PLAIN, nullable=False),
+        sa.Column("user_id", PLAIN, nullable=False),
+        sa.Column("name", PLAIN, nullable=False),
+        sa.Column("base_url", PLAIN),
+        sa.Column("last_four", PLAIN, nullable=False),
+        sa.Column("key_version", sa.BigInteger, nullable=False),
+        sa.Column("created_at", sa.BigInteger, nullable=False),
+        sa.Column("updated_at", sa.BigInteger, nullable=False),
+        sa.Column("last_used_at", sa.BigInteger),
+        sa.Column("agents", sa.LargeBinary),
+        sa.Column("sealed", sa.LargeBinary, nullable=False),
+        sa.PrimaryKeyConstraint("credential_id", name="pk_credentials"),
+    )
+    op.create_index("ix_credentials_name", "credentials", ["user_id", "name"], unique=True)
+    op.create_index("ix_credentials_version", "credentials", ["key_version"])
+
+
+def _create_rules() -> None:
+    op.create_table(
+        "permission_rules",
+        sa.Column("rule_id", PLAIN, nullable=False),
+        sa.Column("user_id", PLAIN, nullable=False),
+        sa.Column("effect", PLAIN, nullable=False),
+        sa.Column("scope", PLAIN, nullable=False),
+        sa.Column("scope_id", PLAIN, nullable=False),
+        sa.Column("tool", PLAIN, nullable=False),
+        sa.Column("reason", PLAIN),
+        sa.Column("permission_id", PLAIN),
+        sa.Column("created_at", sa.BigInteger, nullable=False),
+        sa.Column("expires_at", sa.BigInteger),
+        sa.Column("revoked_at", sa.BigInteger),
+        sa.Column("input", sa.LargeBinary),
+        sa.PrimaryKeyConstraint("rule_id", name="pk_permission_rules"),
+    )
+    op.create_index(
+        "ix_permission_rules_user", "permission_rules", ["user_id", "created_at", "rule_id"]
+    )
+
+
+def _create_workspaces() -> None:
+    op.create_table(
+        "repos",
+        sa.Column("repo_id", PLAIN, nullable=False),
+        sa.Column("user_id", PLAIN, nullable=False),
+        sa.Column("name", PLAIN, nullable=False),
+        sa.Column("path", PLAIN, nullable=False),
+        sa.Column("url", PLAIN),
+        sa.Column("created_at", sa.BigInteger, nullable=False),
+        sa.PrimaryKeyConstraint("repo_id", name="pk_repos"),
+    )
+    op.create_index("ix_repos_user", "repos", ["user_id", "created_at", "repo_id"])
+    op.create_table(
+        "worktrees",
+        sa.Column("worktree_id", PLAIN, nullable=False),
+        sa.Column("repo_id", PLAIN, nullable=False),
+        sa.Column("user_id", PLAIN, nullable=False),
+        sa.Column("name", PLAIN, nullable=False),
+        sa.Column("path", PLAIN, nullable=False),
+        sa.Column("branch", PLAIN, nullable=False),
+        sa.Column("base_commit", PLAIN, nullable=False),
+        sa.Column("status", PLAIN, nullable=False),
+        sa.Column("created_at", sa.BigInteger, nullable=False),
+        sa.PrimaryKeyConstraint("worktree_id", name="pk_worktrees"),
+    )
+    op.create_index("ix_worktrees_repo", "worktrees", ["repo_id"])
+    op.create_index("ix_worktrees_user", "worktrees", ["user_id", "created_at", "worktree_id"])
+
+
+def _create_audit() -> None:
+    op.create_table(
+        "audit",
+        sa.Column("number", sa.BigInteger, nullable=False),
+        sa.Column("at", sa.BigInteger, nullable=False),
+        sa.Column("actor_id", PLAIN),
+        sa.Column("actor", PLAIN, nullable=False),
+        sa.Column("action", PLAIN, nullable=False),
+        sa.Column("session_id", PLAIN),
+        sa.Column("subject", PLAIN),
+        sa.Column("result", PLAIN, nullable=False),
+        sa.Column("detail", sa.LargeBinary, nullable=False),
+        sa.Column("hash", sa.LargeBinary, nullable=False),
+        sa.PrimaryKeyConstraint("number", name="pk_audit"),
+    )
+    op.create_index("ix_audit_action", "audit", ["action", "number"])
+    op.create_index("ix_audit_actor", "audit", ["actor_id", "number"])
+    op.create_index("ix_audit_at", "audit", ["at", "number"])
+    op.create_index("ix_audit_session", "audit", ["session_id", "number"])
