@@ -7,6 +7,7 @@ import pytest
 
 from agor.daemon.store import permissions, sessions
 from agor.daemon.store.base import Store
+from agor.daemon.store.shares import Circle
 from agor.errors import StoreError
 from tests.store.examples import a_permission, a_session, put
 
@@ -76,7 +77,7 @@ async def test_pages_can_be_of_one_user_and_of_one_status(store: Store):
     )
 
     async def names(user: str | None, status: str | None, before=None, limit: int = 100):
-        found = await permissions.page(store, user, status, before, limit)
+        found = await permissions.page(store, Circle(user) if user else None, status, before, limit)
         return [row.permission_id for row in found]
 
     assert await names(None, None, None, 4) == ["p9", "p8", "p7", "p6"]

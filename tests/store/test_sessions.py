@@ -7,6 +7,7 @@ import pytest
 
 from agor.daemon.store import messages, permissions, receipts, sessions, tasks, tokens
 from agor.daemon.store.base import Store
+from agor.daemon.store.shares import Circle
 from agor.errors import StoreError
 from tests.store.examples import (
     a_message,
@@ -72,7 +73,8 @@ async def test_pages_can_be_of_one_user_and_of_one_status(store: Store):
     await put(store, *map(sessions.insert, rows))
 
     async def numbers(user: str | None, status: str | None, before=None) -> list[int]:
-        return [row.number for row in await sessions.page(store, user, status, before, 100)]
+        circle = Circle(user) if user else None
+        return [row.number for row in await sessions.page(store, circle, status, before, 100)]
 
     assert await numbers("ann", None) == [12, 10, 8, 6, 4, 2]
     assert await numbers(None, "failed") == [12, 9, 6, 3]

@@ -20,8 +20,9 @@ SESSION = {
     "user_id": "u", "created_at": 1, "updated_at": 1,
 }  # fmt: skip
 TASK = {
-    "task_id": "t", "session_id": "s", "status": "running", "permission_mode": "default",
-    "model": None, "queue_position": None, "created_at": 1, "started_at": 2, "ended_at": None,
+    "task_id": "t", "session_id": "s", "user_id": "u", "status": "running",
+    "permission_mode": "default", "model": None, "queue_position": None,
+    "created_at": 1, "started_at": 2, "ended_at": None,
     "executor_id": "e", "message_count": None, "token_usage": None, "cost": None, "error": None,
     "survivors": None,
 }  # fmt: skip

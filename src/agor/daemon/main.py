@@ -20,6 +20,7 @@ from agor.daemon.metrics import Metrics
 from agor.daemon.pool.direct import DirectExecutors
 from agor.daemon.pool.pool import Pool
 from agor.daemon.pool.settings import PoolSettings
+from agor.daemon.services import access
 from agor.daemon.services.conversations import Conversations
 from agor.daemon.services.dispatch import Dispatcher
 from agor.daemon.services.feed import Feed
@@ -34,9 +35,12 @@ from agor.daemon.services.principal import Principal
 from agor.daemon.services.receipts import Receipts
 from agor.daemon.services.records import StoreRecords
 from agor.daemon.services.recovery import Recovery
+from agor.daemon.services.revocations import Revocations
 from agor.daemon.services.runs import Runs
 from agor.daemon.services.sessions import Sessions
+from agor.daemon.services.shares import Shares
 from agor.daemon.services.stops import Stopper
+from agor.daemon.services.task_stops import TaskStops
 from agor.daemon.services.tasks import Tasks
 from agor.daemon.services.tokens import Tokens
 from agor.daemon.store import connect
@@ -65,6 +69,7 @@ class Daemon:
         self.metrics.before_read = self._show_figures
         self.store = connect(config.database.url)
         self.people = People(self.store)
+        self.revocations = Revocations()
         self.lives = LiveSessions(self.store, self.metrics)
         self.runs = Runs()
         self.tokens = Tokens(
@@ -73,7 +78,8 @@ class Daemon:
         self.permissions = Permissions(self.store, self.lives, execution.permission_timeout_ms)
         self.finisher = Finisher(self.tokens, self.permissions, self.metrics)
         self.intake = Intake(
-            self.store, self.runs, self.tokens, self.permissions, NoKeys(), self.finisher,
+            self.store, self.people, self.runs, self.tokens, self.permissions, NoKeys(),
+            self.finisher,
             outbox_bytes=execution.outbox_bytes, max_line=execution.max_line_bytes,
         )  # fmt: skip
         self.intake.end_executor = self._end_executor
@@ -85,9 +91,9 @@ class Daemon:
         stop_timeout = execution.stop_timeout_ms / 1000
         self.stopper = Stopper(self.executors, self.tokens, self.finisher, stop_timeout)
         self.sessions = Sessions(self.store, self.lives, self.executors, execution.environment)
-        self.tasks = Tasks(
-            self.store, self.lives, self.runs, self.executors, self.stopper, self.dispatcher.kick
-        )
+        self.tasks = Tasks(self.store, self.lives, self.executors, self.dispatcher.kick)
+        self.task_stops = TaskStops(self.store, self.lives, self.runs, self.executors, self.stopper)
+        self.shares = Shares(self.store, self.lives, self.people, self.revocations)
         self.conversations = Conversations(self.store, self.lives)
         self.receipts = Receipts(self.store)
         self.feed = Feed(self.lives.channel_for)
@@ -112,6 +118,8 @@ class Daemon:
         return Services(
             sessions=self.sessions,
             tasks=self.tasks,
+            task_stops=self.task_stops,
+            shares=self.shares,
             permissions=self.permissions,
             conversations=self.conversations,
             receipts=self.receipts,
@@ -124,10 +132,14 @@ class Daemon:
     def _make_app(self, host: str, who: Principal) -> App:
         stall = self._config.feed.stall_timeout_ms / 1000
         settings = ApiSettings(host=host, stall_timeout=stall)
-        return App(self.services(), Authenticator(self._home.token(), who), settings)
+        app = App(self.services(), Authenticator(self._home.token(), who), settings)
+        self.revocations.listen(app.feeds.revoke)
+        return app
 
     def _executors_of(self, who: Principal) -> list[ExecutorInfo]:
-        return [each for each in self.executors.describe() if each.user_id == who.user_id]
+        everybody = access.may(who, "executor.list", "none")
+        found = self.executors.describe()
+        return [each for each in found if everybody or each.user_id == who.user_id]
 
     async def _end_executor(self, environment: ExecutionEnvironment, why: str) -> None:
         # One that is only being taken back is not known to anybody yet.

@@ -115,6 +115,8 @@ class TaskState(Given):
 
     task_id: str
     session_id: str
+    #: Who prompted.
+    user_id: str
     status: TaskStatus
     permission_mode: PermissionMode
     model: str | None

@@ -43,7 +43,7 @@ async def all_pending(desk: Desk) -> list[Permission]:
     found: list[Permission] = []
     cursor = None
     while True:
-        page = await soon(desk.daemon.permissions.page(desk.who, "pending", cursor, 200))
+        page = await soon(desk.daemon.permissions.page(desk.who, None, "pending", cursor, 200))
         assert len(msgspec.json.encode(page)) < PAGE_BYTES * 1.1
         found += page.items
         cursor = page.next_cursor

@@ -157,7 +157,7 @@ async def test_a_stop_that_meets_the_end_of_its_task_spares_the_next_one(folder:
         after = await desk.prompt(session, "the next one")
         gate = Gate(desk.daemon.store)
         gate.hold(STOPPING)
-        stopping = asyncio.create_task(desk.daemon.tasks.stop(desk.who, task, TaskStop()))
+        stopping = asyncio.create_task(desk.daemon.task_stops.stop(desk.who, task, TaskStop()))
         await soon(gate.reached.wait())
         # It ends by itself while the stop is on its way to the disk.
         executor.end(params, 1)
@@ -188,7 +188,7 @@ async def test_a_stop_whose_executor_cannot_be_ended_says_that_it_does_not_know(
         _, params = await asker.task_of(desk)
         fault = OSError(24, "Too many open files")
         failed = fail_once(desk.daemon.executors, "stop", fault)
-        await soon(desk.daemon.tasks.stop(desk.who, params.task_id, TaskStop()))
+        await soon(desk.daemon.task_stops.stop(desk.who, params.task_id, TaskStop()))
         ended = await desk.ended(params.session_id, params.task_id)
         assert failed.is_set()
         assert (ended.status, ended.survivors) == ("stopped", UNKNOWN)

@@ -110,10 +110,10 @@ async def test_a_stop_that_is_repeated_under_a_key_keeps_its_answer(folder: Path
             await answer.wait()
 
         run.environment.stop_task = stop_slowly  # type: ignore[union-attr, method-assign]
-        assert (await soon(daemon.tasks.stop(who, task, TaskStop()))).status == "stopping"
+        assert (await soon(daemon.task_stops.stop(who, task, TaskStop()))).status == "stopping"
         receipt = await soon(daemon.receipts.begin(who, "stop", "key", b"{}"))
         assert isinstance(receipt, Receipt)
-        told = await soon(daemon.tasks.stop(who, task, TaskStop(), receipt))
+        told = await soon(daemon.task_stops.stop(who, task, TaskStop(), receipt))
         receipt.release()
         again = await soon(daemon.receipts.begin(who, "stop", "key", b"{}"))
         assert isinstance(again, Answered)

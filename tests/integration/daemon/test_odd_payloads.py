@@ -184,7 +184,7 @@ async def test_an_odd_question_can_be_shown_and_answered(folder: Path, tool_inpu
         executor, params = await asker.task_of(desk)
         call = ask_oddly(executor, params, tool_input)
         asked = await desk.asked(params.session_id)
-        found = await soon(desk.daemon.permissions.page(desk.who, "pending", None, 10))
+        found = await soon(desk.daemon.permissions.page(desk.who, None, "pending", None, 10))
         assert msgspec.json.encode(found)
         await desk.decide(asked.permission_id, approved=True)
         assert (await soon(call))["approved"]

@@ -107,7 +107,7 @@ async def test_a_question_in_an_outage_of_reads_is_asked_after_it(folder: Path):
 
 
 async def pending(desk: Desk) -> list[str]:
-    found = await soon(desk.daemon.permissions.page(desk.who, "pending", None, 10))
+    found = await soon(desk.daemon.permissions.page(desk.who, None, "pending", None, 10))
     return [each.permission_id for each in found.items]
 
 

@@ -92,9 +92,9 @@ async def test_a_question_ends_with_its_task(folder: Path):
         session = await desk.session()
         task_id = await desk.prompt(session, [ASK])
         asked = await desk.asked(session)
-        await soon(desk.daemon.tasks.stop(desk.who, task_id, TaskStop()))
+        await soon(desk.daemon.task_stops.stop(desk.who, task_id, TaskStop()))
         await desk.ended(session, task_id)
-        found = await soon(desk.daemon.permissions.page(desk.who, "pending", None, 10))
+        found = await soon(desk.daemon.permissions.page(desk.who, None, "pending", None, 10))
         assert found.items == []
         with pytest.raises(Conflict, match="task has ended"):
             await desk.decide(asked.permission_id, approved=True)
@@ -114,8 +114,8 @@ async def test_questions_are_listed_in_pages(folder: Path):
             await desk.decide(event["data"]["permission_id"], approved=True)
         await desk.ended(session, task_id)
         permissions = desk.daemon.permissions
-        first = await soon(permissions.page(desk.who, None, None, 2))
-        second = await soon(permissions.page(desk.who, None, first.next_cursor, 2))
+        first = await soon(permissions.page(desk.who, None, None, None, 2))
+        second = await soon(permissions.page(desk.who, None, None, first.next_cursor, 2))
         assert (len(first.items), len(second.items), second.next_cursor) == (2, 1, None)
         ids = [item.permission_id for item in (*first.items, *second.items)]
         assert set(ids) == seen

@@ -57,7 +57,7 @@ async def test_a_waiting_prompt_can_be_taken_out_and_never_runs(folder: Path):
         asked = await desk.asked(session)
         out = await desk.prompt(session, "out")
         last = await desk.prompt(session, "last")
-        stopped = await soon(desk.daemon.tasks.stop(desk.who, out, TaskStop(reason="not now")))
+        stopped = await soon(desk.daemon.task_stops.stop(desk.who, out, TaskStop(reason="not now")))
         assert (stopped.status, stopped.error and stopped.error.message) == ("stopped", "not now")
         await desk.decide(asked.permission_id, approved=True)
         await desk.ended(session, last)
@@ -74,7 +74,7 @@ async def test_stop_ends_a_task_with_all_that_it_started_and_says_so(folder: Pat
             lambda e: e["type"] == "block_delta" and not e["data"]["block_id"].endswith("-prompt"),
         )
         hidden = int(told["data"]["text"])
-        answer = await soon(desk.daemon.tasks.stop(desk.who, task_id, TaskStop()))
+        answer = await soon(desk.daemon.task_stops.stop(desk.who, task_id, TaskStop()))
         assert answer.status == "stopping"
         task = await desk.ended(session, task_id)
         assert (task.status, task.survivors) == ("stopped", 0)
@@ -91,7 +91,7 @@ async def test_a_stop_that_comes_too_late_is_refused_and_harms_nobody(folder: Pa
         running = await desk.prompt(session, [ASK])
         asked = await desk.asked(session)
         with pytest.raises(Conflict, match="completed already"):
-            await soon(desk.daemon.tasks.stop(desk.who, done, TaskStop()))
+            await soon(desk.daemon.task_stops.stop(desk.who, done, TaskStop()))
         await desk.decide(asked.permission_id, approved=True)
         assert (await desk.ended(session, running)).status == "completed"
 
@@ -171,7 +171,9 @@ async def test_a_task_that_waits_for_an_executor_can_be_stopped(folder: Path):
         await desk.asked(busy)
         waits = await desk.prompt(waiting, "in turn")
         await desk.status(waiting, waits, "dispatching")
-        assert (await soon(desk.daemon.tasks.stop(desk.who, waits, TaskStop()))).status == "stopped"
+        assert (
+            await soon(desk.daemon.task_stops.stop(desk.who, waits, TaskStop()))
+        ).status == "stopped"
 
 
 async def test_the_direct_path_runs_the_same_task(folder: Path):

@@ -29,20 +29,19 @@ _SEQUENCE = re.compile(rb"[0-9]{1,18}")
 async def over_sse(request: Request[FeedQuery], connection: Connection) -> None:
     """Send a feed as server-sent events."""
     after = _cursor(request)
-    connection.feeds.refuse_if_closing()
-    channel = await request.services.feed.open(request.who, request.id, after)
-    outlet = Outlet.of(connection.scope)
-    send = connection.send
-    await send({"type": "http.response.start", "status": 200, "headers": _SSE_HEADERS})
-    if connection.scope["method"] == "HEAD":
-        await send({"type": "http.response.body"})
-        return
-    follower = SseFollower(after, outlet)
-    follower.send(_COME_BACK_AFTER)
-    heartbeat = connection.feeds.settings.heartbeat
-    await connection.feeds.follow(
-        follower, channel, _hear_hang_up(connection.receive, follower, heartbeat)
-    )
+    with connection.feeds.seat(request.who, request.id) as seat:
+        channel = await request.services.feed.open(request.who, request.id, after)
+        outlet = Outlet.of(connection.scope)
+        send = connection.send
+        await send({"type": "http.response.start", "status": 200, "headers": _SSE_HEADERS})
+        if connection.scope["method"] == "HEAD":
+            await send({"type": "http.response.body"})
+            return
+        follower = SseFollower(after, outlet)
+        follower.send(_COME_BACK_AFTER)
+        heartbeat = connection.feeds.settings.heartbeat
+        hearing = _hear_hang_up(connection.receive, follower, heartbeat)
+        await connection.feeds.follow(seat, follower, channel, hearing)
     if outlet.congested:
         # The end would wait behind what is not read.
         outlet.abort()
@@ -54,12 +53,13 @@ async def over_sse(request: Request[FeedQuery], connection: Connection) -> None:
 async def over_websocket(request: Request[FeedQuery], connection: Connection) -> None:
     """Send a feed as text frames."""
     after = _cursor(request)
-    connection.feeds.refuse_if_closing()
-    channel = await request.services.feed.open(request.who, request.id, after)
-    await connection.receive()
-    await connection.send({"type": "websocket.accept"})
-    follower = WebSocketFollower(after, Outlet.of(connection.scope))
-    ending = await connection.feeds.follow(follower, channel, _hear_word(connection.receive))
+    with connection.feeds.seat(request.who, request.id) as seat:
+        channel = await request.services.feed.open(request.who, request.id, after)
+        await connection.receive()
+        await connection.send({"type": "websocket.accept"})
+        follower = WebSocketFollower(after, Outlet.of(connection.scope))
+        hearing = _hear_word(connection.receive)
+        ending = await connection.feeds.follow(seat, follower, channel, hearing)
     if ending is not LEFT:
         WebSocketProtocol.of(connection.scope).farewell(ending.code, ending.reason)
 

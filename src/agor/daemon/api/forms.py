@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from agor.protocol.api import Given, PermissionStatus, Sent, SessionStatus, TaskStatus
+from agor.protocol.people import Whose
 
 Limit = Annotated[int, Meta(ge=1, le=200, description="How many at most.")]
 Cursor = Annotated[
@@ -23,6 +24,15 @@ Sequence = Annotated[
 ]
 
 
+WhoseSessions = Annotated[
+    Whose,
+    Meta(
+        description="In whose sessions: one's own, those shared with one (both, if it is not "
+        "said), or all that one may look at."
+    ),
+]
+
+
 class PageQuery(Sent):
     """Which part of a list."""
 
@@ -34,6 +44,7 @@ class SessionsQuery(PageQuery):
     """Which sessions."""
 
     status: SessionStatus | None = None
+    whose: WhoseSessions | None = None
 
 
 class TasksQuery(PageQuery):
@@ -46,6 +57,7 @@ class PermissionsQuery(PageQuery):
     """Which permission requests."""
 
     status: PermissionStatus | None = None
+    whose: WhoseSessions | None = None
 
 
 class FeedQuery(Sent):

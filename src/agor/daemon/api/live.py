@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+import contextlib
+from collections.abc import Coroutine, Iterator
 from typing import Any, Final, NamedTuple
 
 import structlog
@@ -12,6 +13,8 @@ from agor.daemon.api.followers import OutletFollower
 from agor.daemon.api.settings import ApiSettings
 from agor.daemon.metrics import Metrics
 from agor.daemon.services.feed import Channel
+from agor.daemon.services.principal import Principal
+from agor.daemon.services.revocations import Lost
 from agor.errors import Disconnected, NotFound, PeerStalled, PoolClosed, StoreError
 
 log = structlog.get_logger("agor.api")
@@ -30,6 +33,7 @@ SPOKE: Final = Ending(1003, "this feed takes no messages")
 FAILED: Final = Ending(1011, "something went wrong in the daemon")
 SHUTTING_DOWN: Final = Ending(1012, "the daemon is shutting down")
 GONE: Final = Ending(4404, "the session is gone")
+NO_ACCESS: Final = Ending(4403, "you may not follow this any more")
 
 
 def come_back(why: str, cursor: int) -> Ending:
@@ -37,42 +41,74 @@ def come_back(why: str, cursor: int) -> Ending:
     return Ending(1013, f"{why}: come back with after={cursor}")
 
 
+class Seat:
+    """Somebody who follows a feed, or is about to: taken before it is checked whether they may."""
+
+    def __init__(self, who: Principal, session_id: str) -> None:
+        self.who = who
+        self.session_id = session_id
+        #: Set when they may not, or not any more.
+        self.lost = asyncio.Event()
+
+
 class LiveFeeds:
-    """All of them, so that they can be told when the daemon ends."""
+    """All of them, so that they can be told when the daemon ends, or somebody's access does."""
 
     def __init__(self, settings: ApiSettings, metrics: Metrics) -> None:
         self.settings = settings
         self._metrics = metrics
         self._running: set[asyncio.Task[None]] = set()
+        self._seats: set[Seat] = set()
         self._empty = asyncio.Event()
         self._empty.set()
         self._closing = False
 
-    def refuse_if_closing(self) -> None:
-        """Take no new ones at the end."""
+    @contextlib.contextmanager
+    def seat(self, who: Principal, session_id: str) -> Iterator[Seat]:
+        """Let somebody sit down, unless we are about to close."""
         if self._closing:
             raise PoolClosed("the daemon is shutting down", hint="Try again when it is back.")
+        seat = Seat(who, session_id)
+        self._seats.add(seat)
+        try:
+            yield seat
+        finally:
+            self._seats.discard(seat)
+
+    def revoke(self, lost: Lost) -> None:
+        """End the feeds of those who may not follow them any more."""
+        for seat in self._seats:
+            if lost.concerns(seat.who, seat.session_id):
+                seat.lost.set()
 
     async def follow(
-        self, follower: OutletFollower, channel: Channel, hearing: Coroutine[Any, Any, Ending]
+        self,
+        seat: Seat,
+        follower: OutletFollower,
+        channel: Channel,
+        hearing: Coroutine[Any, Any, Ending],
     ) -> Ending:
         """Send a feed until the client goes (`hearing` ends) or it cannot go on; say why."""
         running = asyncio.create_task(follower.run(channel))
         listening = asyncio.create_task(hearing)
+        losing = asyncio.create_task(seat.lost.wait())
+        parts = (running, listening, losing)
         self._running.add(running)
         self._empty.clear()
         gauge = self._metrics.followers.labels(follower.transport)
         gauge.inc()
         try:
-            await asyncio.wait((running, listening), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
+            if losing.done():
+                return NO_ACCESS
             if listening.done() and not running.done():
                 return listening.result()
             return self._why(running, follower)
         finally:
             gauge.dec()
-            running.cancel()
-            listening.cancel()
-            await asyncio.wait((running, listening))
+            for part in parts:
+                part.cancel()
+            await asyncio.wait(parts)
             self._running.discard(running)
             if not self._running:
                 self._empty.set()

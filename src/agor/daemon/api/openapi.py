@@ -57,8 +57,9 @@ _CURSOR_PARAMETER = {
 _WEBSOCKET_TOO = """
 
 The same address takes a WebSocket: each event is a text frame. It is closed with 1013 (come back
-with the cursor that the reason names), 1012 (the daemon is shutting down), 4404 (the session was
-deleted) or 1003 (the client sent something; nothing is expected)."""
+with the cursor that the reason names), 1012 (the daemon is shutting down), 4403 (you may not
+follow it any more), 4404 (the session was deleted) or 1003 (the client sent
+something; nothing is expected)."""
 
 
 def describe(routes: Sequence[Route]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ async def page(request: Request[PermissionsQuery]) -> Page[Permission]:
     """List permission requests."""
     asked = request.form
     return await request.services.permissions.page(
-        request.who, asked.status, asked.cursor, asked.limit
+        request.who, asked.whose, asked.status, asked.cursor, asked.limit
     )
 
 

@@ -12,6 +12,7 @@ from agor.daemon.api import (
     page,
     permissions,
     sessions,
+    shares,
     tasks,
 )
 from agor.daemon.api.forms import (
@@ -49,6 +50,7 @@ from agor.protocol.api import (
     TaskMove,
     TaskStop,
 )
+from agor.protocol.people import NewShare, Share
 
 _FOLLOW = """Replays what is behind `after` and goes on live, with no gap and no duplicate. To go on
 after a cut, ask again with the sequence of the last event that you have.
@@ -87,6 +89,28 @@ ROUTES: list[Route] = [
         handler=sessions.delete,
         summary="Delete a session with its tasks, its messages and its feed",
         status=204, errors=(NotFound, Conflict, StoreUnavailable),
+    ),
+    # ── shares ───────────────────────────────────────────────────────────────────────────────
+    Route(
+        method="GET", path="/sessions/{session_id}/shares", action="session.view",
+        handler=shares.page,
+        summary="List whom a session is shared with",
+        result=Page[Share], errors=(NotFound, StoreUnavailable),
+    ),
+    Route(
+        method="PUT", path="/sessions/{session_id}/shares/{user_id}", action="session.share",
+        handler=shares.put,
+        summary="Share a session with somebody",
+        details="To `view` it, or to `prompt` as well. It runs as its owner and on its owner's "
+        "keys, whoever prompts.",
+        body=NewShare, result=Share,
+        errors=(NotFound, Conflict, Unprocessable, StoreUnavailable),
+    ),
+    Route(
+        method="DELETE", path="/sessions/{session_id}/shares/{user_id}", action="session.share",
+        handler=shares.remove,
+        summary="Share a session with somebody no more",
+        status=204, errors=(NotFound, StoreUnavailable),
     ),
     # ── tasks ────────────────────────────────────────────────────────────────────────────────
     Route(

@@ -12,6 +12,8 @@ from agor.daemon.services.permissions import Permissions
 from agor.daemon.services.principal import Principal
 from agor.daemon.services.receipts import Receipts
 from agor.daemon.services.sessions import Sessions
+from agor.daemon.services.shares import Shares
+from agor.daemon.services.task_stops import TaskStops
 from agor.daemon.services.tasks import Tasks
 from agor.protocol.api import ExecutorInfo, Health
 
@@ -22,6 +24,8 @@ class Services:
 
     sessions: Sessions
     tasks: Tasks
+    task_stops: TaskStops
+    shares: Shares
     permissions: Permissions
     conversations: Conversations
     receipts: Receipts

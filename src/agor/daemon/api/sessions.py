@@ -16,7 +16,7 @@ async def page(request: Request[SessionsQuery]) -> Page[Session]:
     """List sessions."""
     asked = request.form
     return await request.services.sessions.page(
-        request.who, asked.status, asked.cursor, asked.limit
+        request.who, asked.whose, asked.status, asked.cursor, asked.limit
     )
 
 

@@ -42,7 +42,9 @@ async def move(request: Request[TaskMove]) -> Task:
 
 async def stop(request: Request[TaskStop]) -> Task:
     """Stop a task, or take it out of the queue."""
-    return await request.services.tasks.stop(request.who, request.id, request.form, request.receipt)
+    return await request.services.task_stops.stop(
+        request.who, request.id, request.form, request.receipt
+    )
 
 
 async def messages(request: Request[PageQuery]) -> Messages:

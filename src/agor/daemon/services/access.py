@@ -13,8 +13,9 @@ from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
 from agor.daemon.services.principal import Principal
+from agor.daemon.store.shares import Circle
 from agor.errors import Forbidden
-from agor.protocol.people import Role, ShareAccess
+from agor.protocol.people import Role, ShareAccess, Whose
 
 #: How a person is tied to a thing: it is theirs, it was shared with them, or neither.
 Tie = Literal["own", "prompt", "view", "none"]
@@ -92,11 +93,18 @@ RULES: Mapping[Action, Rule] = {
     "token.make": Rule(_ALL),
     "token.revoke": Rule(_ALL, none=_ADMINS),
     "sign_in.end": Rule(_ALL),
-    "executor.list": Rule(_ALL, none=_ADMINS),  # gives those of sessions that they may view
+    "executor.list": Rule(_ALL, none=_ADMINS),
     "audit.view": Rule(_ADMINS),
     "daemon.health": Rule(_ALL),
     "daemon.metrics": Rule(_ADMINS),
 }
+
+
+def circle_of(who: Principal, whose: Whose | None) -> Circle | None:
+    """Tell which sessions somebody may view and wants to see; none is all there are."""
+    if whose == "all" and may(who, "session.view", "none"):
+        return None
+    return Circle(who.user_id, own=whose != "shared", shared=whose != "mine")
 
 
 def tie_to(who: Principal, user_id: str, shares: Mapping[str, ShareAccess]) -> Tie:

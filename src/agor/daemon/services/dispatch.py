@@ -152,6 +152,8 @@ class Dispatcher:
     async def _acquire(self, live: LiveSession, run: Run) -> ExecutionEnvironment | None:
         """Get the session's executor; None if the task was stopped before it had begun."""
         user_id = live.row.user_id
+        prompter = user_id if live.current is None else live.current.user_id
+        self._people.check_enabled(user_id, prompter)
         unix_username = self._people.unix_username(user_id)
         claim = Claim(session_id=live.session_id, user_id=user_id, unix_username=unix_username)
         while True:

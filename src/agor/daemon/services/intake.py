@@ -18,6 +18,7 @@ import structlog
 from agor.daemon.pool.ending import Ending
 from agor.daemon.services.finish import Finisher, describe_loss, result_of
 from agor.daemon.services.keys import Keys
+from agor.daemon.services.people import People
 from agor.daemon.services.permissions import Permissions
 from agor.daemon.services.runs import Run, Runs, StreamEntry
 from agor.daemon.services.stream import StreamWriter
@@ -59,6 +60,7 @@ class Intake:
     def __init__(
         self,
         store: Store,
+        people: People,
         runs: Runs,
         tokens: Tokens,
         permissions: Permissions,
@@ -69,6 +71,7 @@ class Intake:
         max_line: int,
     ) -> None:
         self._store = store
+        self._people = people
         self._runs = runs
         self._tokens = tokens
         self._permissions = permissions
@@ -199,6 +202,7 @@ class Intake:
     ) -> GetApiKeyResult:
         """Give a key to a task, or refuse."""
         grant = self._tokens.check(params.session_token, environment.executor_id)
+        self._people.check_enabled(grant.row.user_id)
         use = self._tokens.use(grant)
         try:
             await self._store.commit(Write([use]))

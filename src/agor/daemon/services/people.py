@@ -12,7 +12,7 @@ from agor.daemon.services.stamps import new_id, now
 from agor.daemon.store import users
 from agor.daemon.store.base import Store, Write
 from agor.daemon.store.rows import UserRow
-from agor.errors import NotFound
+from agor.errors import Forbidden, NotFound
 from agor.protocol.validation import quoted
 
 
@@ -41,6 +41,16 @@ class People:
         if row is None:
             raise NotFound(f"there is no user {quoted(user_id)}")
         return row
+
+    def check_enabled(self, *user_ids: str) -> None:
+        """Refuse to work for those who are disabled."""
+        for user_id in user_ids:
+            row = self.get(user_id)
+            if row.disabled_at is not None:
+                raise Forbidden(
+                    f"the account of {row.name} is disabled",
+                    hint=f"An admin can enable it: agor user enable {row.name}",
+                )
 
     def unix_username(self, user_id: str) -> str | None:
         """Tell which Unix user somebody is, if any."""

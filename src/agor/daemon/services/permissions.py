@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import structlog
 
-from agor.daemon.services import views
+from agor.daemon.services import access, views
 from agor.daemon.services.access import Action
 from agor.daemon.services.line import Entry
 from agor.daemon.services.live import LiveSession, LiveSessions, Turn
@@ -35,6 +35,7 @@ from agor.errors import (
 )
 from agor.protocol.api import Decision, Page, Permission, PermissionStatus
 from agor.protocol.methods import RequestPermissionParams, RequestPermissionResult
+from agor.protocol.people import Whose
 from agor.protocol.validation import quoted
 
 log = structlog.get_logger("agor.permissions")
@@ -159,12 +160,17 @@ class Permissions:
     # ── people's side ────────────────────────────────────────────────────────────────────────
 
     async def page(
-        self, who: Principal, status: PermissionStatus | None, cursor: str | None, limit: int
+        self,
+        who: Principal,
+        whose: Whose | None,
+        status: PermissionStatus | None,
+        cursor: str | None,
+        limit: int,
     ) -> Page[Permission]:
         """List questions, the newest first."""
-        rows = await permissions.page(
-            self._store, who.user_id, status, views.read_cursor(cursor), limit + 1
-        )
+        circle = access.circle_of(who, whose)
+        before = views.read_cursor(cursor)
+        rows = await permissions.page(self._store, circle, status, before, limit + 1)
         return views.page(
             rows, limit, views.permission,
             lambda row: (row.created_at, row.permission_id), lambda row: len(row.tool_input),

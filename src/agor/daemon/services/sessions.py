@@ -10,7 +10,8 @@ import time
 
 from msgspec import UNSET
 
-from agor.daemon.services import views
+from agor.daemon.services import access, views
+from agor.daemon.services.audit import record
 from agor.daemon.services.executors import Executors
 from agor.daemon.services.line import Entry
 from agor.daemon.services.live import LiveSessions, Turn, outlast
@@ -22,6 +23,7 @@ from agor.daemon.store.base import Store, Write
 from agor.daemon.store.rows import SessionRow
 from agor.errors import Conflict, Unprocessable
 from agor.protocol.api import NewSession, Page, Session, SessionChange, SessionStatus
+from agor.protocol.people import Whose
 from agor.protocol.validation import quoted
 
 #: How long a folder that was found needs not be looked for again; a look costs more than the rest.
@@ -78,6 +80,12 @@ class Sessions:
         entry = Entry([sessions.insert(row)])
         if receipt is not None:
             entry.also(receipt.statement(201, views.session(row)))
+        entry.records.append(
+            record(
+                "session.made", who, session_id=row.session_id, agent=row.agentic_tool,
+                workspace=row.workspace,
+            )
+        )  # fmt: skip
         entry.tell("session", None, views.session(row))
         try:
             await live.commit(entry, current=None, queue=[])
@@ -99,12 +107,17 @@ class Sessions:
         return False
 
     async def page(
-        self, who: Principal, status: SessionStatus | None, cursor: str | None, limit: int
+        self,
+        who: Principal,
+        whose: Whose | None,
+        status: SessionStatus | None,
+        cursor: str | None,
+        limit: int,
     ) -> Page[Session]:
         """List sessions, the newest first."""
-        rows = await sessions.page(
-            self._store, who.user_id, status, views.read_cursor(cursor), limit + 1
-        )
+        circle = access.circle_of(who, whose)
+        before = views.read_cursor(cursor)
+        rows = await sessions.page(self._store, circle, status, before, limit + 1)
         return views.page(rows, limit, views.session, lambda row: (row.created_at, row.session_id))
 
     async def get(self, who: Principal, session_id: str) -> Session:
@@ -133,7 +146,11 @@ class Sessions:
                 raise Conflict("this session has work to do", hint="Stop its tasks first.")
             await self._executors.stop(session_id, "its session was deleted")
             await live.channel.line.flushed()
-            deleted = asyncio.ensure_future(self._store.commit(Write(sessions.delete(live.row))))
+            removal = Write(
+                sessions.delete(live.row),
+                records=[record("session.deleted", who, session_id=session_id)],
+            )
+            deleted = asyncio.ensure_future(self._store.commit(removal))
             await outlast(deleted)
             self._lives.forget(live)
 

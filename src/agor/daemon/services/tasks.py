@@ -1,24 +1,21 @@
-"""Tasks, as people use them: prompts go into a durable queue, are listed, moved, stopped."""
+"""Tasks, as people use them: prompts go into a durable queue, are listed, moved."""
 
 from __future__ import annotations
 
 import msgspec
 
-from agor.daemon.services import states, views
+from agor.daemon.services import views
 from agor.daemon.services.access import Action
 from agor.daemon.services.executors import Executors
-from agor.daemon.services.finish import drop_queued, result_of
 from agor.daemon.services.line import Entry
 from agor.daemon.services.live import Kick, LiveSession, LiveSessions, Turn
 from agor.daemon.services.principal import Principal
 from agor.daemon.services.receipts import Receipt
-from agor.daemon.services.runs import Run, Runs
 from agor.daemon.services.stamps import new_id, now
-from agor.daemon.services.stops import Stopper
 from agor.daemon.store import tasks
-from agor.daemon.store.base import Store, Write
+from agor.daemon.store.base import Store
 from agor.daemon.store.rows import TaskRow
-from agor.errors import Conflict, NotFound
+from agor.errors import Conflict, Forbidden, NotFound
 from agor.protocol.api import (
     NewPrompt,
     Page,
@@ -26,9 +23,7 @@ from agor.protocol.api import (
     Task,
     TaskMove,
     TaskStatus,
-    TaskStop,
 )
-from agor.protocol.events import Problem
 from agor.protocol.validation import quoted
 
 #: Prompts of one session that may wait.
@@ -42,16 +37,12 @@ class Tasks:
         self,
         store: Store,
         lives: LiveSessions,
-        runs: Runs,
         executors: Executors,
-        stopper: Stopper,
         kick: Kick,
     ) -> None:
         self._executors = executors
         self._store = store
         self._lives = lives
-        self._runs = runs
-        self._stopper = stopper
         self._kick = kick
 
     async def prompt(
@@ -68,7 +59,8 @@ class Tasks:
                 raise Conflict(f"{_MOST_QUEUED} prompts wait in this session already")
             if live.current is None and not live.queue:
                 self._executors.refuse_if_crowded(session_id)
-            row = _new_task(live, new)
+            _check_mode(who, live, new)
+            row = _new_task(who, live, new)
             queue = [*live.queue, row]
             place = None if live.current is None and len(queue) == 1 else len(queue)
             accepted = PromptAccepted(
@@ -87,7 +79,7 @@ class Tasks:
 
     async def get(self, who: Principal, task_id: str) -> Task:
         """Show a task."""
-        live, row = await self._find(who, task_id, "session.view")
+        live, row = await find_task(self._store, self._lives, who, task_id, "session.view")
         return views.task(row, live.position_of(task_id))
 
     async def page(
@@ -113,7 +105,7 @@ class Tasks:
 
     async def move(self, who: Principal, task_id: str, where: TaskMove) -> Task:
         """Give a waiting task another place in the queue."""
-        session, _ = await self._find(who, task_id, "session.prompt")
+        session, _ = await find_task(self._store, self._lives, who, task_id, "session.prompt")
         async with Turn(session) as live:
             moving = next((task for task in live.queue if task.task_id == task_id), None)
             if moving is None:
@@ -135,94 +127,40 @@ class Tasks:
                 await live.commit(entry, current=live.current, queue=queue)
         return await self.get(who, task_id)
 
-    async def stop(
-        self, who: Principal, task_id: str, why: TaskStop, receipt: Receipt | None = None
-    ) -> Task:
-        """Stop a task, wherever it is in its life. Who names an ended one is told so."""
-        session, _ = await self._find(who, task_id, "session.stop")
-        async with Turn(session) as live:
-            problem = Problem("cancelled", why.reason or "stopped before it had begun")
-            dropped = await drop_queued(live, task_id, problem, receipt)
-            if dropped is not None:
-                return views.task(dropped)
-            current = live.current
-            if current is None or current.task_id != task_id:
-                row = await tasks.get(self._store, task_id)
-                raise Conflict(
-                    f"this task is {row.status if row else 'gone'} already",
-                    hint="There is nothing left to stop.",
-                )
-            if current.status == "dispatching":
-                return await self._call_off(live, current, problem, receipt)
-            if current.status != "stopping":
-                current = await self._begin_stop(live, current, why.reason, receipt)
-            else:
-                self._stopper.begin(self._run_of(current), why.reason)
-                if receipt is not None:
-                    await self._store.commit(Write([receipt.statement(202, views.task(current))]))
-            return views.task(current)
 
-    async def _begin_stop(
-        self, live: LiveSession, current: TaskRow, reason: str | None, receipt: Receipt | None
-    ) -> TaskRow:
-        states.check_move(current.status, "stopping")
-        row: TaskRow = msgspec.structs.replace(current, status="stopping")
-        entry = Entry([tasks.update(row)])
-        if receipt is not None:
-            entry.also(receipt.statement(202, views.task(row)))
-        entry.tell("task", row.task_id, views.task_state(row))
-        await live.commit(entry, current=row, queue=live.queue)
-        self._stopper.begin(self._run_of(row), reason)
-        return row
-
-    def _run_of(self, task: TaskRow) -> Run:
-        run = self._runs.get(task.task_id)
-        assert run is not None, "a task that has not ended has a run"
-        return run
-
-    async def _call_off(
-        self, live: LiveSession, current: TaskRow, why: Problem, receipt: Receipt | None
-    ) -> Task:
-        """Stop a task that no executor has heard of."""
-        row: TaskRow = msgspec.structs.replace(
-            current,
-            status="stopped",
-            ended_at=now(),
-            result=msgspec.json.encode(result_of(why, stopped=True)),
-        )
-        entry = Entry([tasks.update(row)])
-        if receipt is not None:
-            entry.also(receipt.statement(202, views.task(row)))
-        entry.tell("task", row.task_id, views.task_state(row))
-        await live.commit(entry, current=None, queue=live.queue, last="stopped")
-        run = self._runs.get(row.task_id)
-        if run is not None and not run.ended.done():
-            run.ended.set_result(None)
-            if run.acquiring is not None:
-                run.acquiring.cancel()
-        return views.task(row)
-
-    async def _find(
-        self, who: Principal, task_id: str, action: Action
-    ) -> tuple[LiveSession, TaskRow]:
-        row = await tasks.get(self._store, task_id)
-        if row is not None:
-            live = await self._lives.get_for(who, row.session_id, action)
-            # What is in memory is newer by what is being committed.
-            for task in (live.current, *live.queue):
-                if task is not None and task.task_id == task_id:
-                    return live, task
-            return live, row
-        raise NotFound(f"there is no task {quoted(task_id)}")
+async def find_task(
+    store: Store, lives: LiveSessions, who: Principal, task_id: str, action: Action
+) -> tuple[LiveSession, TaskRow]:
+    """Find a task that this person may do something to, and its session."""
+    row = await tasks.get(store, task_id)
+    if row is not None:
+        live = await lives.get_for(who, row.session_id, action)
+        # What is in memory is newer by what is being committed.
+        for task in (live.current, *live.queue):
+            if task is not None and task.task_id == task_id:
+                return live, task
+        return live, row
+    raise NotFound(f"there is no task {quoted(task_id)}")
 
 
-def _new_task(live: LiveSession, new: NewPrompt) -> TaskRow:
+def _check_mode(who: Principal, live: LiveSession, new: NewPrompt) -> None:
+    """A guest may not loosen what the session's owner has decided."""
+    if who.user_id == live.row.user_id or new.permission_mode in (None, live.row.permission_mode):
+        return
+    raise Forbidden(
+        f"permission_mode: only the session's owner can choose another than "
+        f"{live.row.permission_mode}",
+        hint="Leave it out.",
+    )
+
+
+def _new_task(who: Principal, live: LiveSession, new: NewPrompt) -> TaskRow:
     last = max((task.position for task in live.queue), default=0)
     current = live.current.position if live.current is not None else 0
     return TaskRow(
         task_id=new_id(),
         session_id=live.session_id,
-        user_id=live.row.user_id,
+        user_id=who.user_id,
         status="queued",
         position=max(last, current) + 1,
         prompt=new.prompt,

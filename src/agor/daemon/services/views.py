@@ -40,6 +40,7 @@ def _task_members(row: TaskRow, queue_position: int | None) -> dict[str, Any]:
     return {
         "task_id": row.task_id,
         "session_id": row.session_id,
+        "user_id": row.user_id,
         "status": row.status,
         "permission_mode": row.permission_mode,
         "model": row.model,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from agor.daemon.store import mapping
 from agor.daemon.store.base import Row, Statement, Store
 from agor.daemon.store.rows import PermissionRow
+from agor.daemon.store.shares import Circle
 
 _INSERT = mapping.insert("permission_requests", PermissionRow, "permission_id")
 _DECIDE = (
@@ -52,21 +53,21 @@ async def pending(store: Store) -> list[PermissionRow]:
 
 async def page(
     store: Store,
-    user_id: str | None,
+    circle: Circle | None,
     status: str | None,
     before: tuple[int, str] | None,
     limit: int,
 ) -> list[PermissionRow]:
-    """List requests in sessions of a user, or of all, the newest first.
+    """List requests in somebody's sessions, or in all, the newest first.
 
     `before` is (created_at, permission_id) of the last one of the page before.
     """
     source, conditions = _SELECT, list[str]()
     values: Row = ()
-    if user_id is not None:
+    if circle is not None:
         source += " JOIN sessions AS s ON s.session_id = p.session_id"
-        conditions.append("s.user_id = ?")
-        values += (user_id,)
+        condition, values = circle.condition("s.")
+        conditions.append(condition)
     if status is not None:
         conditions.append("p.status = ?")
         values += (status,)

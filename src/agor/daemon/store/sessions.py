@@ -5,6 +5,7 @@ from __future__ import annotations
 from agor.daemon.store import mapping
 from agor.daemon.store.base import Row, Statement, Store
 from agor.daemon.store.rows import SessionRow
+from agor.daemon.store.shares import Circle
 
 _INSERT = mapping.insert("sessions", SessionRow, "session_id")
 #: What the agent calls the conversation does not vanish, whatever an older row says.
@@ -63,17 +64,20 @@ async def get(store: Store, session_id: str) -> SessionRow | None:
 
 async def page(
     store: Store,
-    user_id: str | None,
+    circle: Circle | None,
     status: str | None,
     before: tuple[int, str] | None,
     limit: int,
 ) -> list[SessionRow]:
-    """List sessions, the newest first; `before` is (created_at, session_id) of the last one."""
+    """List somebody's sessions or all, the newest first.
+
+    `before` is (created_at, session_id) of the last one.
+    """
     conditions: list[str] = []
     values: Row = ()
-    if user_id is not None:
-        conditions.append("user_id = ?")
-        values += (user_id,)
+    if circle is not None:
+        condition, values = circle.condition()
+        conditions.append(condition)
     if status is not None:
         conditions.append("status = ?")
         values += (status,)

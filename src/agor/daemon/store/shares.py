@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from agor.daemon.store import mapping
-from agor.daemon.store.base import Statement, Store
+from agor.daemon.store.base import Row, Statement, Store
 from agor.daemon.store.rows import ShareRow
 
 _COLUMNS = mapping.columns(ShareRow)
@@ -15,6 +17,25 @@ _PUT = (
 _SELECT = f"SELECT {_COLUMNS} FROM shares"  # noqa: S608 - names of ours
 
 _read = mapping.reader(ShareRow)
+
+
+class Circle(NamedTuple):
+    """Somebody's sessions: their own, those shared with them, or both."""
+
+    user_id: str
+    own: bool = True
+    shared: bool = True
+
+    def condition(self, prefix: str = "") -> tuple[str, Row]:
+        """Write the condition that a session is one of these."""
+        ways = []
+        if self.own:
+            ways.append(f"{prefix}user_id = ?")
+        if self.shared:
+            ways.append(
+                f"{prefix}session_id IN (SELECT session_id FROM shares WHERE user_id = ?)"  # noqa: S608
+            )
+        return f"({' OR '.join(ways)})", (self.user_id,) * len(ways)
 
 
 def put(row: ShareRow) -> Statement:
