@@ -12,7 +12,7 @@ from msgspec import UNSET, Raw
 
 from agor.errors import InvalidRequest, ParseError
 from agor.protocol.envelope import ABSENT, CANCEL_REQUEST, Message
-from agor.protocol.validation import CLOSING, UNREADABLE, name_the_field
+from agor.protocol.validation import UNREADABLE, name_the_field
 from agor.rpc.answers import Batch
 from agor.rpc.diagnosis import diagnose
 from agor.rpc.framing import OVERLONG, LineFramer
@@ -41,7 +41,6 @@ class Inbound:
     ) -> None:
         self._serving = serving
         self._serve = serving.serve
-        self._serve_run = serving.serve_run
         self._answers = serving.answers
         self._pending = pending
         self._limits = limits
@@ -72,23 +71,9 @@ class Inbound:
                 if self._answers:
                     self._flush()
                 return
-        if plain and not joined and not self._paused and self._receive_run(data):
-            return
         lines = self._framer.feed(data)
         plain = plain and not (joined and lines and not lines[0].isascii())
         self._receive_lines(lines, plain=plain)
-
-    def _receive_run(self, data: bytes) -> bool:
-        """Take lines of one stream, spelled as we spell them: nothing but the params is looked at.
-
-        False, and nothing is done, if that is not what they are.
-        """
-        for stream in self._streams:
-            if data.startswith(stream.opening) and data.endswith(CLOSING):
-                params = data[len(stream.opening) : -len(CLOSING)].split(stream.seam)
-                alike = len(params) == data.count(b"\n") and len(data) <= self._max_line
-                return alike and self._serving.take_run(stream, params)
-        return False
 
     def pause(self) -> None:
         """Do no more for the other end, until it has read its answers."""
@@ -116,6 +101,8 @@ class Inbound:
         return held
 
     def _receive_lines(self, lines: list[bytes], *, plain: bool) -> None:
+        if plain and not self._paused and self._receive_run(lines):
+            return
         for start in range(0, len(lines), _PIECE):
             if self._paused:
                 self._leave(lines[start:])
@@ -150,12 +137,29 @@ class Inbound:
 
     def _receive_piece(self, lines: list[bytes]) -> None:
         """Decode lines in one go and do what they say; if one of them is odd, one by one."""
+        if self._receive_run(lines):
+            return
         try:
             messages = list(map(_decode_message, lines))
         except UNREADABLE:
             self._receive_each(lines)
         else:
-            self._serve_run(messages)
+            self._serve(messages, None)
+
+    def _receive_run(self, lines: list[bytes]) -> bool:
+        """Take lines that are all of one stream, each decoded once with its params.
+
+        False, and nothing is done, if that is not what they are.
+        """
+        for stream in self._streams:
+            if lines and stream.mark in lines[0]:
+                try:
+                    run = [line.params for line in map(stream.read_line, lines)]
+                except UNREADABLE:
+                    return False
+                self._serving.take_run(stream, run)
+                return True
+        return False
 
     def _receive_each(self, lines: list[bytes]) -> None:
         for number, line in enumerate(lines):

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
-from msgspec import Raw
+import msgspec
+from msgspec import Raw, Struct
 
 from agor.errors import InvalidParams
-from agor.protocol.validation import CLOSING, Method, Notice, ParamsReader, may_hold_raw
+from agor.protocol.validation import Method, Notice, ParamsReader, may_hold_raw
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -30,11 +31,11 @@ class Stream(Generic[P]):
     """A notification of which there are many."""
 
     name: str
-    decode: Callable[[Raw | bytes], P]
     take: Callable[[list[P]], None]
-    #: What a line of it begins with, as we spell it, and what is between the params of two lines.
-    opening: bytes
-    seam: bytes
+    #: What is in every line of it, and hardly in others.
+    mark: bytes
+    #: Reads a line of it in one pass, and refuses any other.
+    read_line: Callable[[bytes], Any]
 
 
 class Routes(dict[str, Route]):
@@ -79,12 +80,21 @@ class Routes(dict[str, Route]):
                 raise
 
         self._add(notice.name, (reader.decode, repair, lambda params: take([params])))
-        opening = notice.opening
-        self.streams[notice.name] = Stream(
-            notice.name, reader.decode, take, opening, CLOSING + opening
-        )
+        mark = msgspec.json.encode(notice.name)
+        read_line = msgspec.json.Decoder(_line_of(notice)).decode
+        self.streams[notice.name] = Stream(notice.name, take, mark, read_line)
 
     def _add(self, name: str, route: Route) -> None:
         if name in self:
             raise ValueError(f"{name} is served already")
         self[name] = route
+
+
+def _line_of(notice: Notice[Any]) -> type[Struct]:
+    """Make the form of a whole line of a notification; with an `id` it would be none."""
+    members = [
+        ("jsonrpc", Literal["2.0"]),
+        ("method", Literal[notice.name]),
+        ("params", notice.params),
+    ]
+    return msgspec.defstruct("Line", members, gc=False, forbid_unknown_fields=True)

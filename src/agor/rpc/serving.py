@@ -84,27 +84,12 @@ class Serving:
             task.cancel()
         return tasks
 
-    def serve_run(self, messages: Sequence[Message]) -> None:
-        """Carry out messages that came together: in one go, if all of them are one stream."""
-        method = messages[0].method
-        stream = self.streams.get(method)  # type: ignore[arg-type]  # UNSET is no key
-        if stream is not None:
-            run = [each.params for each in messages if each.method == method and each.id is UNSET]
-            if len(run) == len(messages) and self.take_run(stream, run):
-                return
-        self.serve(messages, None)
-
-    def take_run(self, stream: Stream[Any], params: Sequence[Raw | bytes]) -> bool:
-        """Hand over what came together. False, and nothing is done, if some of it is odd."""
-        try:
-            run = list(map(stream.decode, params))
-        except UNREADABLE:
-            return False
+    def take_run(self, stream: Stream[Any], run: list[Any]) -> None:
+        """Hand over what came together of one stream."""
         try:
             stream.take(run)
         except Exception as error:
             log.error("handler_bug", method=stream.name, exc_info=error)
-        return True
 
     def serve(self, messages: Sequence[Message], batch: Batch | None) -> None:
         """Carry out well-formed messages. This is the hot path: a few steps a message."""
