@@ -30,7 +30,7 @@ _GRACE = 3.0
 app = typer.Typer(no_args_is_help=True, help="Start and stop the daemon, and see how it is.")
 
 
-def _loopback(host: str | None) -> str | None:
+def _address(host: str | None) -> str | None:
     kind = KEYS["daemon.host"].kind
     try:
         return None if host is None else str(kind.read(host))
@@ -40,7 +40,7 @@ def _loopback(host: str | None) -> str | None:
 
 Host = Annotated[
     str | None,
-    typer.Option(callback=_loopback, help="Listen on this address (default: daemon.host)."),
+    typer.Option(callback=_address, help="Listen on this address (default: daemon.host)."),
 ]
 Port = Annotated[
     int | None,

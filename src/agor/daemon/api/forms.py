@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from agor.protocol.api import Given, PermissionStatus, Sent, SessionStatus, TaskStatus
+from agor.protocol.api import Given, Id, PermissionStatus, Sent, SessionStatus, TaskStatus
 
 Limit = Annotated[int, Meta(ge=1, le=200, description="How many at most.")]
 Cursor = Annotated[
@@ -46,6 +46,12 @@ class PermissionsQuery(PageQuery):
     """Which permission requests."""
 
     status: PermissionStatus | None = None
+
+
+class TokensQuery(PageQuery):
+    """Whose tokens; one's own, if it is not said."""
+
+    user_id: Id | None = None
 
 
 class FeedQuery(Sent):

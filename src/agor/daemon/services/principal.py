@@ -13,3 +13,5 @@ class Principal(Struct, frozen=True, kw_only=True):
     user_id: str
     name: str
     role: Role
+    #: The token or the sign-in that they came by; none for the local token.
+    via: str | None = None
