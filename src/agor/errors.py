@@ -24,6 +24,7 @@
     │   ├── NotFound             … there is no such thing
     │   ├── Conflict             … it does not fit the present state
     │   ├── TooLarge             … too much at once
+    │   ├── TooManyAttempts      … too often the wrong password
     │   └── Unprocessable        … it is not what this route takes
     ├── StoreError               the database
     │   ├── StoreUnavailable     … cannot be written or read now
@@ -200,6 +201,20 @@ class TooLarge(RequestRefused):
     """The request is larger than the daemon takes."""
 
     code = "too_large"
+
+
+class TooManyAttempts(RequestRefused):
+    """Somebody tried to sign in too often; `retry_after` is in seconds."""
+
+    code = "too_many_attempts"
+
+    def __init__(self, message: str, *, hint: str | None = None, retry_after: int = 1) -> None:
+        super().__init__(message, hint=hint)
+        self.retry_after = retry_after
+
+    def again(self) -> Self:
+        """Copy it, with the time to wait."""
+        return type(self)(self.message, hint=self.hint, retry_after=self.retry_after)
 
 
 class Unprocessable(RequestRefused):

@@ -13,7 +13,6 @@ from typing import Any
 import httpx
 
 from agor.config.keys import build
-from agor.daemon.api.access import Authenticator
 from agor.daemon.api.app import App
 from agor.daemon.api.server import ApiServer
 from agor.daemon.api.services import Services
@@ -94,7 +93,7 @@ async def serving(
         services = daemon.services()
         services = dataclasses.replace(services, **change(services))
         token = home.token()
-        app = App(services, Authenticator(token, who), settings or ApiSettings())
+        app = App(services, daemon.authenticator(), settings or ApiSettings())
         server = ApiServer(app)
         port = await server.start("127.0.0.1", 0)
         headers = {"authorization": f"Bearer {token}"}

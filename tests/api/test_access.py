@@ -7,11 +7,10 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
-from agor.daemon.api.access import Authenticator, check_host
+from agor.daemon.api.gate import check_host
 from agor.daemon.api.route import WEBSOCKET, Route
 from agor.daemon.api.routes import ROUTES
-from agor.daemon.services.principal import Principal
-from agor.errors import BadConfig, Unauthenticated
+from agor.errors import BadConfig
 from tests.api.raw import RawAnswer, RawConnection, spelled
 from tests.api.serving import Served
 from tests.contract.waiting import soon
@@ -20,7 +19,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 ALL = [pytest.param(route, id=route.name) for route in ROUTES]
 GUARDED = [pytest.param(route, id=route.name) for route in ROUTES if route.token]
-OPEN = {"/livez", "/readyz", "/openapi.json", "/docs"}
+OPEN = {"/livez", "/readyz", "/openapi.json", "/docs", "/auth/login"}
 
 #: Names by which a daemon on 127.0.0.1 may be called, and others.
 OWN_NAMES = ("127.0.0.1", "127.0.0.1:3030", "localhost", "localhost:1", "LOCALHOST:80", "[::1]",
@@ -99,16 +98,6 @@ async def test_a_token_in_the_address_is_no_token(shared: Served, route: Route) 
         assert (await connection.answer()).status == 401
 
 
-async def test_the_authenticator_knows_one_token() -> None:
-    owner = Principal(user_id="1", name="ada", role="owner")
-    authenticator = Authenticator("secret", owner)
-    assert authenticator.authenticate("secret") is owner
-    for wrong in ("", "secre", "secrets", "SECRET", "sécret"):
-        with pytest.raises(Unauthenticated) as refused:
-            authenticator.authenticate(wrong)
-        assert "secret" not in str(refused.value)
-
-
 # ── Host and Origin ──────────────────────────────────────────────────────────────────────────
 
 
@@ -180,15 +169,25 @@ async def test_a_websocket_is_refused_before_it_is_one(shared: Served) -> None:
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "::1", "localhost", "LOCALHOST"])
 async def test_it_may_listen_on_this_machine(host: str) -> None:
-    check_host(host)
+    check_host(host, can_sign_in=False)
 
 
-@pytest.mark.parametrize("host", ["0.0.0.0", "::", "", "192.168.1.1", "example.org", "[::1]"])
-async def test_it_may_not_listen_wider(host: str) -> None:
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.1"])
+async def test_it_may_listen_wider_once_somebody_has_a_password(host: str) -> None:
+    check_host(host, can_sign_in=True)
     with pytest.raises(BadConfig) as refused:
-        check_host(host)
+        check_host(host, can_sign_in=False)
     assert "daemon.host" in refused.value.message
-    assert refused.value.hint
+    assert "agor user set-password" in str(refused.value.hint)
+
+
+@pytest.mark.parametrize("host", ["", "example.org", "[::1]"])
+async def test_what_is_no_address_is_refused_in_any_case(host: str) -> None:
+    for can_sign_in in (False, True):
+        with pytest.raises(BadConfig) as refused:
+            check_host(host, can_sign_in=can_sign_in)
+        assert "daemon.host" in refused.value.message
+        assert refused.value.hint
 
 
 async def test_a_stranger_learns_nothing_of_what_there_is(shared: Served) -> None:

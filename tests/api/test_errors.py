@@ -31,6 +31,7 @@ EXPECTED: dict[type[AgorError], int] = {
     errors.TimedOut: 408,
     errors.Conflict: 409,
     errors.TooLarge: 413,
+    errors.TooManyAttempts: 429,
     errors.Unprocessable: 422,
     errors.Disconnected: 503,
     errors.PeerStalled: 503,

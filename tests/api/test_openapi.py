@@ -14,6 +14,7 @@ from schemathesis.specs.openapi.definitions import OPENAPI_31_VALIDATOR
 from agor.daemon.api import openapi
 from agor.daemon.api.route import WEBSOCKET, Route
 from agor.daemon.api.routes import ROUTES
+from agor.errors import Unauthenticated
 from tests.api.serving import Served
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -60,12 +61,13 @@ async def test_what_an_operation_declares_is_what_its_route_says(route: Route) -
     described = operation(route)
     statuses = set(described["responses"])
     assert {str(route.status), "400", "403", "422", "500", "503"} <= statuses
-    assert ("401" in statuses) == route.token
+    assert ("401" in statuses) == (route.token or Unauthenticated in route.errors)
     assert ("413" in statuses) == ("415" in statuses) == ("requestBody" in described)
     assert (described.get("security") == []) == (not route.token)
     named = {each["name"] for each in described.get("parameters", ())}
     assert set(re.findall(r"\{(\w+)\}", route.path)) <= named
-    assert ("Idempotency-Key" in named) == (route.method == "POST")
+    assert ("Idempotency-Key" in named) == route.takes_key
+    assert route.takes_key == (route.method == "POST" and not route.confidential)
     assert set(getattr(route.query, "__struct_fields__", ())) <= named
 
 

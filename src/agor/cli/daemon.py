@@ -16,7 +16,9 @@ from rich.text import Text
 
 import agor
 from agor.cli import background, log_file
+from agor.cli.asking import ask
 from agor.cli.view import printable
+from agor.client import Client
 from agor.config import Config, load
 from agor.config.keys import KEYS
 from agor.errors import BadConfig, DaemonNotRunning
@@ -30,7 +32,7 @@ _GRACE = 3.0
 app = typer.Typer(no_args_is_help=True, help="Start and stop the daemon, and see how it is.")
 
 
-def _loopback(host: str | None) -> str | None:
+def _address(host: str | None) -> str | None:
     kind = KEYS["daemon.host"].kind
     try:
         return None if host is None else str(kind.read(host))
@@ -40,7 +42,7 @@ def _loopback(host: str | None) -> str | None:
 
 Host = Annotated[
     str | None,
-    typer.Option(callback=_loopback, help="Listen on this address (default: daemon.host)."),
+    typer.Option(callback=_address, help="Listen on this address (default: daemon.host)."),
 ]
 Port = Annotated[
     int | None,
@@ -81,7 +83,8 @@ def restart(host: Host = None, port: Port = None, force: Force = False) -> None:
     """Stop the daemon and start it, with the settings as they are now."""
     home = Home.find()
     # Settings that are wrong must not cost us the daemon that runs.
-    load(home.folder)
+    config = load(home.folder)
+    _check_host(home, config.daemon.host if host is None else host)
     _stop(home, force)
     _start(home, host, port)
 
@@ -124,6 +127,20 @@ def show_logs(
     if follow:
         for text in log_file.follow(path, end):
             typer.echo(printable(text), nl=False)
+
+
+def _check_host(home: Home, host: str) -> None:
+    """Ask the daemon that runs whether the next one may listen there."""
+    from agor.daemon.api.gate import check_host, is_loopback
+
+    if is_loopback(host) or home.running() is None:
+        return
+
+    async def can_sign_in(client: Client) -> bool:
+        users = [user async for user in client.users.list()]
+        return any(user.has_password and user.disabled_at is None for user in users)
+
+    check_host(host, can_sign_in=ask(can_sign_in))
 
 
 def _start(home: Home, host: str | None, port: int | None) -> None:

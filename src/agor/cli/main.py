@@ -10,7 +10,7 @@ from rich.text import Text
 
 import agor
 from agor import logs
-from agor.cli import config, daemon, demo, doctor
+from agor.cli import config, daemon, demo, doctor, token, user
 from agor.cli.view import printable
 from agor.errors import AgorError
 
@@ -23,6 +23,8 @@ app = typer.Typer(
 )
 app.add_typer(daemon.app, name="daemon")
 app.add_typer(config.app, name="config")
+app.add_typer(user.app, name="user")
+app.add_typer(token.app, name="token")
 app.command("demo")(demo.demo)
 app.command("doctor")(doctor.doctor)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import uuid
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
@@ -15,7 +14,9 @@ from msgspec import UNSET, UnsetType
 from agor.client.address import Find, fixed, of_home
 from agor.client.calls import Calls
 from agor.client.feed import Feed, until_ended
-from agor.errors import NotFound, TimedOut
+from agor.client.ids import in_path
+from agor.client.people import Tokens, Users
+from agor.errors import TimedOut
 from agor.home import Home
 from agor.protocol.api import (
     Decision,
@@ -37,11 +38,9 @@ from agor.protocol.api import (
     TaskStop,
 )  # fmt: skip
 from agor.protocol.methods import PermissionMode
-from agor.protocol.validation import quoted
 
 _ATTEMPTS = 8
 _RECONNECT_TIMEOUT = 60.0
-_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 class Client:
@@ -67,6 +66,8 @@ class Client:
         self._reconnect_timeout = reconnect_timeout
         self._calls = Calls(self._find, attempts)
         self._feeds: WeakSet[Feed] = WeakSet()
+        self.users = Users(self._calls)
+        self.tokens = Tokens(self._calls)
 
     @classmethod
     def local(
@@ -128,7 +129,7 @@ class Client:
 
     async def session(self, session_id: str) -> Session:
         """Show a session."""
-        return await self._calls.ask("GET", f"/sessions/{_name(session_id)}", Session)
+        return await self._calls.ask("GET", f"/sessions/{in_path(session_id)}", Session)
 
     async def change_session(
         self,
@@ -143,12 +144,12 @@ class Client:
         change = SessionChange(
             title=title, permission_mode=permission_mode, model=model, archived=archived
         )
-        path = f"/sessions/{_name(session_id)}"
+        path = f"/sessions/{in_path(session_id)}"
         return await self._calls.ask("PATCH", path, Session, body=change)
 
     async def delete_session(self, session_id: str) -> None:
         """Delete a session and all that was said in it."""
-        await self._calls.ask("DELETE", f"/sessions/{_name(session_id)}", None)
+        await self._calls.ask("DELETE", f"/sessions/{in_path(session_id)}", None)
 
     async def messages(
         self, session_id: str, *, cursor: str | None = None, limit: int = 50
@@ -158,7 +159,7 @@ class Client:
         A feed that is followed from its `sequence` goes on where the first part ends.
         """
         return await self._calls.ask(
-            "GET", f"/sessions/{_name(session_id)}/messages", Messages,
+            "GET", f"/sessions/{in_path(session_id)}/messages", Messages,
             query={"cursor": cursor, "limit": limit},
         )  # fmt: skip
 
@@ -183,29 +184,29 @@ class Client:
             prompt=prompt, permission_mode=permission_mode, model=model, tools=list(tools),
             timeout_ms=timeout_ms,
         )  # fmt: skip
-        path = f"/sessions/{_name(session_id)}/prompt"
+        path = f"/sessions/{in_path(session_id)}/prompt"
         return await self._calls.ask("POST", path, PromptAccepted, body=new, key=_key(key))
 
     async def task(self, task_id: str) -> Task:
         """Show a task."""
-        return await self._calls.ask("GET", f"/tasks/{_name(task_id)}", Task)
+        return await self._calls.ask("GET", f"/tasks/{in_path(task_id)}", Task)
 
     def tasks(self, session_id: str, *, status: TaskStatus | None = None) -> AsyncIterator[Task]:
         """List a session's tasks, the newest first."""
         return self._calls.list(
-            f"/sessions/{_name(session_id)}/tasks", Page[Task], {"status": status}
+            f"/sessions/{in_path(session_id)}/tasks", Page[Task], {"status": status}
         )
 
     async def move_task(self, task_id: str, queue_position: int) -> Task:
         """Give a waiting task another place in its queue, from 1."""
         move = TaskMove(queue_position=queue_position)
-        return await self._calls.ask("PATCH", f"/tasks/{_name(task_id)}", Task, body=move)
+        return await self._calls.ask("PATCH", f"/tasks/{in_path(task_id)}", Task, body=move)
 
     async def stop_task(
         self, task_id: str, *, reason: str | None = None, key: str | None = None
     ) -> Task:
         """Stop a task. It is `stopping` then, and `stopped` once nothing of it is left."""
-        stop, path = TaskStop(reason=reason), f"/tasks/{_name(task_id)}/stop"
+        stop, path = TaskStop(reason=reason), f"/tasks/{in_path(task_id)}/stop"
         return await self._calls.ask("POST", path, Task, body=stop, key=_key(key))
 
     async def wait_task(self, task_id: str, *, timeout: float | None = None) -> Task:
@@ -233,7 +234,7 @@ class Client:
 
     async def permission(self, permission_id: str) -> Permission:
         """Show a permission request."""
-        return await self._calls.ask("GET", f"/permissions/{_name(permission_id)}", Permission)
+        return await self._calls.ask("GET", f"/permissions/{in_path(permission_id)}", Permission)
 
     async def decide(
         self,
@@ -246,7 +247,7 @@ class Client:
     ) -> Permission:
         """Answer a permission request; the first answer counts."""
         decision = Decision(approved=approved, reason=reason, updated_input=updated_input)
-        path = f"/permissions/{_name(permission_id)}/decision"
+        path = f"/permissions/{in_path(permission_id)}/decision"
         return await self._calls.ask("POST", path, Permission, body=decision, key=_key(key))
 
     # ── the daemon ───────────────────────────────────────────────────────────────────────────
@@ -266,17 +267,10 @@ class Client:
 
         Cuts and restarts are not noticed, as long as the daemon comes back.
         """
-        feed = Feed(self._find, _name(session_id), after, self._reconnect_timeout)
+        feed = Feed(self._find, in_path(session_id), after, self._reconnect_timeout)
         self._feeds.add(feed)
         return feed
 
 
 def _key(given: str | None) -> str:
     return uuid.uuid4().hex if given is None else given
-
-
-def _name(thing: str) -> str:
-    """Let nothing into a path that could lead elsewhere."""
-    if not _ID.fullmatch(thing):
-        raise NotFound(f"there is no {quoted(thing)}: this cannot be an id")
-    return thing

@@ -15,8 +15,9 @@ from agor.config.database_url import DatabaseUrl
 from agor.config.kinds import (
     Choice,
     Flag,
+    HostNames,
     Kind,
-    Loopback,
+    ListenAddress,
     Number,
     Optional,
     Size,
@@ -130,8 +131,14 @@ class ExecutionConfig:
 class DaemonConfig:
     """`daemon`: the process that serves the API."""
 
-    host: str = _key("127.0.0.1", Loopback(), "the address to listen on")
+    host: str = _key("127.0.0.1", ListenAddress(), "the address to listen on")
     port: int = _key(3030, Whole(0, 65_535), "the port to listen on; 0 takes any free one")
+    allowed_hosts: tuple[str, ...] = _key(
+        (), HostNames(), "names that it is reached by, beside localhost and its own address"
+    )
+    https_proxy: bool = _key(
+        False, Flag(), "a proxy in front of it speaks HTTPS, and nobody comes in but through that"
+    )
     drain_on_stop: bool = _key(
         False, Flag(), "end the executors with the daemon; false: they go on and are taken back"
     )

@@ -18,6 +18,9 @@ from typing import Any
 _DIGITS = re.compile(r"[+-]?\d{1,19}")
 _NUMBER = re.compile(r"[+-]?(\d{1,19}(\.\d{0,19})?|\.\d{1,19})")
 _SIZE = re.compile(r"(\d{1,19}(?:\.\d{1,9})?)\s*([KMGT])(?:i?B)?", re.IGNORECASE)
+_LABEL = r"[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
+_HOST_NAME = re.compile(rf"(?=.{{1,253}}$){_LABEL}(\.{_LABEL})*")
+_MOST_NAMES = 100
 _UNITS = {"T": 1 << 40, "G": 1 << 30, "M": 1 << 20, "K": 1 << 10}
 
 
@@ -170,22 +173,54 @@ class UserName(Kind):
         return value
 
 
-class Loopback(Kind):
-    """An address that only this machine reaches."""
+class ListenAddress(Kind):
+    """An address to listen on. Beyond this machine, that takes accounts; the daemon sees to it."""
 
     allowed = (
-        "an address of this machine alone: 127.0.0.1, ::1 or localhost "
-        "(serving others needs accounts, which are not there yet)"
+        "an address: 127.0.0.1, ::1 or localhost for this machine alone; another one, such as "
+        "0.0.0.0, needs a user with a password"
     )
 
     def read(self, value: object) -> str:
         """Take an address or the one name that always means this machine."""
         if not isinstance(value, str):
             raise ValueError
-        # ipaddress says why with a ValueError, too.
-        if value != "localhost" and not ipaddress.ip_address(value).is_loopback:
-            raise ValueError
+        if value != "localhost":
+            # ipaddress says why with a ValueError, too.
+            ipaddress.ip_address(value)
         return value
+
+
+class HostNames(Kind):
+    """Names of machines, as browsers have them in an address."""
+
+    allowed = "a list of names, such as agor.example.org, or none"
+
+    def read(self, value: object) -> tuple[str, ...]:
+        """Take names and addresses; without a port."""
+        if not isinstance(value, (list, tuple)) or len(value) > _MOST_NAMES:
+            raise ValueError
+        if not all(isinstance(name, str) and _is_host(name) for name in value):
+            raise ValueError
+        return tuple(name.lower() for name in value)
+
+    def parse(self, text: str) -> object:
+        """Take them with commas in between."""
+        return [] if text.lower() == "none" else [name.strip() for name in text.split(",")]
+
+    def show(self, value: tuple[str, ...]) -> str:
+        """Put commas in between."""
+        return ", ".join(value) or "none"
+
+
+def _is_host(name: str) -> bool:
+    if _HOST_NAME.fullmatch(name):
+        return True
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
 
 
 class SocketTemplate(Kind):

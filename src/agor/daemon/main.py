@@ -11,8 +11,9 @@ import structlog
 
 import agor
 from agor.config import Config
-from agor.daemon.api.access import Authenticator, check_host
+from agor.daemon.api.access import Authenticator
 from agor.daemon.api.app import App
+from agor.daemon.api.gate import check_host
 from agor.daemon.api.server import ApiServer
 from agor.daemon.api.services import Services
 from agor.daemon.api.settings import ApiSettings
@@ -21,28 +22,37 @@ from agor.daemon.pool.direct import DirectExecutors
 from agor.daemon.pool.pool import Pool
 from agor.daemon.pool.settings import PoolSettings
 from agor.daemon.services import access
+from agor.daemon.services.accounts import Accounts
+from agor.daemon.services.api_tokens import ApiTokens
 from agor.daemon.services.conversations import Conversations
 from agor.daemon.services.dispatch import Dispatcher
 from agor.daemon.services.feed import Feed
 from agor.daemon.services.finish import Finisher
 from agor.daemon.services.housekeeping import keep_house
+from agor.daemon.services.identity import Identity
 from agor.daemon.services.intake import Intake
 from agor.daemon.services.keys import NoKeys
 from agor.daemon.services.live import LiveSessions
+from agor.daemon.services.passwords import Passwords
 from agor.daemon.services.people import People
 from agor.daemon.services.permissions import Permissions
 from agor.daemon.services.principal import Principal
 from agor.daemon.services.receipts import Receipts
 from agor.daemon.services.records import StoreRecords
 from agor.daemon.services.recovery import Recovery
+from agor.daemon.services.refusals import Refusals
 from agor.daemon.services.revocations import Revocations
 from agor.daemon.services.runs import Runs
 from agor.daemon.services.sessions import Sessions
 from agor.daemon.services.shares import Shares
+from agor.daemon.services.sign_ins import SignIns
+from agor.daemon.services.signing_in import SigningIn
 from agor.daemon.services.stops import Stopper
 from agor.daemon.services.task_stops import TaskStops
 from agor.daemon.services.tasks import Tasks
+from agor.daemon.services.throttle import Throttle
 from agor.daemon.services.tokens import Tokens
+from agor.daemon.services.upkeep import Upkeep
 from agor.daemon.store import connect
 from agor.execution import ExecutionEnvironment
 from agor.executor.server import Executor, Options
@@ -68,8 +78,8 @@ class Daemon:
         self.metrics = Metrics()
         self.metrics.before_read = self._show_figures
         self.store = connect(config.database.url)
-        self.people = People(self.store)
         self.revocations = Revocations()
+        self._make_ways_in()
         self.lives = LiveSessions(self.store, self.metrics)
         self.runs = Runs()
         self.tokens = Tokens(
@@ -100,6 +110,22 @@ class Daemon:
 
     # ── parts ────────────────────────────────────────────────────────────────────────────────
 
+    def _make_ways_in(self) -> None:
+        """Make what knows people, and how they come in."""
+        self.people = People(self.store)
+        self.passwords = Passwords()
+        self.throttle = Throttle()
+        self.refusals = Refusals(self.store)
+        self.api_tokens = ApiTokens(self.store, self.people)
+        self.sign_ins = SignIns(self.store, self.people)
+        self.accounts = Accounts(
+            self.store, self.people, self.passwords, self.sign_ins, self.throttle
+        )
+        self.signing_in = SigningIn(
+            self.store, self.people, self.passwords, self.sign_ins, self.throttle, self.refusals
+        )
+        self.upkeep = Upkeep(self.api_tokens, self.sign_ins, self.refusals)
+
     def _make_executors(self) -> Pool | DirectExecutors:
         settings = pool_settings(self._config, self._home)
         ended = self.intake.executor_ended
@@ -124,15 +150,31 @@ class Daemon:
             conversations=self.conversations,
             receipts=self.receipts,
             feed=self.feed,
+            accounts=self.accounts,
+            api_tokens=self.api_tokens,
+            sign_ins=self.sign_ins,
+            signing_in=self.signing_in,
+            identity=Identity(self.people, self.api_tokens, self.sign_ins),
             executors=self._executors_of,
             health=self.health,
             metrics=self.metrics,
         )
 
-    def _make_app(self, host: str, who: Principal) -> App:
-        stall = self._config.feed.stall_timeout_ms / 1000
-        settings = ApiSettings(host=host, stall_timeout=stall)
-        app = App(self.services(), Authenticator(self._home.token(), who), settings)
+    def authenticator(self) -> Authenticator:
+        """Make what knows whom a token or a cookie stands for."""
+        return Authenticator(
+            self._home.token(), self.people, self.api_tokens, self.sign_ins, self.refusals
+        )
+
+    def _make_app(self, host: str) -> App:
+        daemon = self._config.daemon
+        settings = ApiSettings(
+            host=host,
+            allowed_hosts=daemon.allowed_hosts,
+            https_proxy=daemon.https_proxy,
+            stall_timeout=self._config.feed.stall_timeout_ms / 1000,
+        )
+        app = App(self.services(), self.authenticator(), settings)
         self.revocations.listen(app.feeds.revoke)
         return app
 
@@ -172,33 +214,42 @@ class Daemon:
     # ── life ─────────────────────────────────────────────────────────────────────────────────
 
     @contextlib.asynccontextmanager
-    async def working(self) -> AsyncIterator[Principal]:
-        """Run tasks for as long as the block lasts; gives the owner of the home."""
+    async def working(self, host: str | None = None) -> AsyncIterator[Principal]:
+        """Run tasks for as long as the block lasts; gives the owner of the home.
+
+        If it is to listen on `host`, that is refused before anything is begun.
+        """
         await self.store.open()
         try:
             who = await self.people.open()
+            if host is not None:
+                check_host(host, can_sign_in=self.people.can_sign_in)
+            await self.api_tokens.open()
+            await self.sign_ins.open()
             await self.lives.open()
             recovery = Recovery(
                 self.store, self.lives, self.runs, self.tokens, self.permissions, self.finisher,
                 self.dispatcher, self.stopper, self.executors,
             )  # fmt: skip
             housekeeper = asyncio.create_task(keep_house(self.store))
+            upkeep = asyncio.create_task(self.upkeep.run())
             try:
                 await recovery.recover()
                 self._recovered.set()
                 yield who
             finally:
                 housekeeper.cancel()
+                upkeep.cancel()
                 await self._wind_down()
         finally:
+            self.passwords.close()
             await self.store.close()
 
     @contextlib.asynccontextmanager
     async def serving(self, host: str, port: int) -> AsyncIterator[str]:
         """Serve the API for as long as the block lasts; gives its URL."""
-        check_host(host)
-        async with self.working() as who:
-            server = ApiServer(self._make_app(host, who))
+        async with self.working(host):
+            server = ApiServer(self._make_app(host))
             bound = await server.start(host, port)
             try:
                 yield f"http://{_in_url(host)}:{bound}"
@@ -218,6 +269,7 @@ class Daemon:
         await self.stopper.close()
         try:
             async with asyncio.timeout(self._config.daemon.stop_timeout_ms / 1000):
+                await self.upkeep.finish()
                 await self._settle()
         except TimeoutError:
             log.warning("not_all_settled", hint="The next daemon goes on from what is stored.")
@@ -252,4 +304,6 @@ def pool_settings(config: Config, home: Home) -> PoolSettings:
 
 
 def _in_url(host: str) -> str:
-    return f"[{host}]" if ":" in host else host
+    """Name the daemon as this machine reaches it, also if it listens on every address."""
+    own = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - it is not bound here
+    return f"[{own}]" if ":" in own else own

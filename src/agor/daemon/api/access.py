@@ -1,94 +1,102 @@
-"""Who may come in, and from where.
+"""Who asks: a token or a cookie, and whom it stands for. From memory, without the database.
 
-A web page that a person visits can send requests to this machine's own ports. Three checks keep it
-out: it has no token; a name that it pointed at this machine (DNS rebinding) is none of ours; and
-its Origin is another than the one it talks to.
+A cookie is sent by the browser whatever page has it ask. So where it changes something, the
+request has to show that it comes from a page of ours, which no other page can have it show.
 """
 
 from __future__ import annotations
 
-import hashlib
 import hmac
-import ipaddress
 import re
 from collections.abc import Mapping
 
+from agor.daemon.api import cookies
+from agor.daemon.api.route import WEBSOCKET
+from agor.daemon.services.api_tokens import ApiTokens, hash_of
+from agor.daemon.services.people import People, principal
 from agor.daemon.services.principal import Principal
-from agor.errors import BadConfig, Forbidden, Unauthenticated
-from agor.protocol.validation import quoted
+from agor.daemon.services.refusals import Refusals
+from agor.daemon.services.sign_ins import SignIns
+from agor.errors import Forbidden, Unauthenticated
 
-_LOOPBACK = frozenset(("127.0.0.1", "[::1]", "localhost"))
-_HOST = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[a-z0-9.-]+)(?::[0-9]{1,5})?")
 _BEARER = re.compile(rb"bearer +([A-Za-z0-9._~+/-]+=*)", re.IGNORECASE)
-#: Distinct Host headers that are remembered as good.
-_MOST_KNOWN = 64
-
-
-def check_host(host: str) -> None:
-    """Refuse to listen where others than this machine could come in: that demands accounts."""
-    if host.lower() == "localhost":
-        return
-    try:
-        safe = ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        safe = False
-    if not safe:
-        raise BadConfig(
-            f"daemon.host: {quoted(host)} is not an address of this machine alone",
-            hint="Use 127.0.0.1, ::1 or localhost. To reach the daemon from elsewhere, forward its "
-            "port: ssh -L 3030:127.0.0.1:3030 HOST.",
-        )
-
-
-class Gate:
-    """Checks where a request comes from, by its Host and Origin."""
-
-    def __init__(self, host: str) -> None:
-        own = host.lower()
-        self._names = _LOOPBACK | {f"[{own}]" if ":" in own else own}
-        self._known: set[bytes] = set()
-
-    def check(self, headers: Mapping[bytes, bytes]) -> None:
-        """Raise `Forbidden` for what a stranger's page could have sent."""
-        host = headers.get(b"host", b"")
-        if host not in self._known:
-            self._check_name(host)
-            if len(self._known) < _MOST_KNOWN:
-                self._known.add(host)
-        origin = headers.get(b"origin")
-        if origin is not None and origin.lower() != b"http://" + host.lower():
-            raise Forbidden(
-                f"the daemon does not answer pages of {quoted(origin.decode('latin-1'))}",
-                hint="Only pages that the daemon serves itself may talk to it.",
-            )
-
-    def _check_name(self, host: bytes) -> None:
-        shown = host.decode("latin-1")
-        found = _HOST.fullmatch(shown.lower())
-        if found is None or found["name"] not in self._names:
-            raise Forbidden(
-                f"Host is {quoted(shown)}, and this daemon is not called so",
-                hint="Address it as 127.0.0.1, [::1] or localhost.",
-            )
+_READS = frozenset(("GET", "HEAD"))
+_WHERE = (
+    "Send the header Authorization: Bearer TOKEN, with the token in $AGOR_HOME/token or one of "
+    "`agor token create`."
+)
 
 
 class Authenticator:
-    """Knows who a token stands for. For now there is one person and one token."""
+    """Knows whom a token or a cookie stands for."""
 
-    def __init__(self, token: str, owner: Principal) -> None:
-        self._owner = owner
+    def __init__(
+        self,
+        local_token: str,
+        people: People,
+        tokens: ApiTokens,
+        sign_ins: SignIns,
+        refusals: Refusals,
+    ) -> None:
         # Digests are of one length: comparing them tells nothing about the token.
-        self._digest = hashlib.sha256(token.encode()).digest()
+        self._local = hash_of(local_token)
+        self._people = people
+        self._tokens = tokens
+        self._sign_ins = sign_ins
+        self._refusals = refusals
 
-    def authenticate(self, token: str) -> Principal:
-        """Tell who shows this token; raises `Unauthenticated`."""
-        digest = hashlib.sha256(token.encode()).digest()
-        if not hmac.compare_digest(digest, self._digest):
-            raise Unauthenticated("this token is not known", hint=_WHERE)
-        return self._owner
+    def authenticate(
+        self, method: str, headers: Mapping[bytes, bytes], address: str, https: bool
+    ) -> Principal:
+        """Tell who asks; raises `Unauthenticated`, or `Forbidden` for a page of another."""
+        if b"authorization" in headers:
+            return self._by_token(bearer_token(headers), address)
+        secret = cookies.read(headers, https)
+        if secret is None:
+            raise Unauthenticated("this needs a token, or to be signed in", hint=_WHERE)
+        who = self._by_cookie(secret, address)
+        check_page(method, headers)
+        return who
+
+    def _by_token(self, token: str, address: str) -> Principal:
+        digest = hash_of(token)
+        if hmac.compare_digest(digest, self._local):
+            user_id, via = self._people.home_owner, None
+        elif (row := self._tokens.find(digest)) is not None:
+            user_id, via = row.user_id, row.token_id
+        else:
+            raise self._refused(address, None, "not known")
+        user = self._people.enabled(user_id)
+        if user is None:
+            raise self._refused(address, via or user_id, "disabled")
+        return principal(user, via)
+
+    def _by_cookie(self, secret: str, address: str) -> Principal:
+        row = self._sign_ins.find(hash_of(secret))
+        user = None if row is None else self._people.enabled(row.user_id)
+        if row is None or user is None:
+            self._refused(address, None, "this sign-in has ended")
+            raise Unauthenticated("this sign-in has ended", hint="Sign in again.")
+        return principal(user, row.sign_in_id)
+
+    def _refused(self, address: str, subject: str | None, why: str) -> Unauthenticated:
+        self._refusals.note("token.refused", address, subject, why)
+        return Unauthenticated("this token is not known, was revoked, or has expired", hint=_WHERE)
 
 
-_WHERE = "Send the header Authorization: Bearer TOKEN, with the token in $AGOR_HOME/token."
+def check_page(method: str, headers: Mapping[bytes, bytes]) -> None:
+    """Refuse what another page could have a browser send, with the cookie it has for us.
+
+    An Origin that is there is known to be ours: the gate has looked.
+    """
+    if method in _READS or b"origin" in headers:
+        return
+    if method != WEBSOCKET and headers.get(b"sec-fetch-site") == b"same-origin":
+        return
+    raise Forbidden(
+        "this request does not show that it comes from a page of the daemon",
+        hint="Browsers send Origin by themselves. Programs use a token: agor token create NAME",
+    )
 
 
 def bearer_token(headers: Mapping[bytes, bytes]) -> str:

@@ -14,7 +14,7 @@ from prometheus_client import Counter, Histogram
 from uvicorn.protocols.utils import ClientDisconnected
 
 from agor.daemon.api import idempotency
-from agor.daemon.api.access import Authenticator, Gate, bearer_token
+from agor.daemon.api.access import Authenticator
 from agor.daemon.api.answers import (
     Answer,
     Receive,
@@ -24,6 +24,7 @@ from agor.daemon.api.answers import (
     refuse_handshake,
     send_answer,
 )
+from agor.daemon.api.gate import Gate, address_of
 from agor.daemon.api.live import LiveFeeds
 from agor.daemon.api.problems import (
     internal_error,
@@ -31,7 +32,7 @@ from agor.daemon.api.problems import (
     problem_of,
     unsupported_media_type,
 )
-from agor.daemon.api.reading import collect_body, idempotency_key, is_json, read_headers
+from agor.daemon.api.reading import collect_body, is_json, read_headers
 from agor.daemon.api.route import WEBSOCKET, Connection, Reply, Request, Route
 from agor.daemon.api.routes import ROUTES
 from agor.daemon.api.services import Services
@@ -56,7 +57,7 @@ class App:
         self.settings = settings
         self._services = services
         self._authenticator = authenticator
-        self._gate = Gate(settings.host)
+        self._gate = Gate(settings.host, settings.allowed_hosts, settings.https_proxy)
         self._table = Table(ROUTES)
         #: Looked up once for each route and status: there are few.
         self._figures: dict[tuple[str, int], tuple[Counter, Histogram]] = {}
@@ -71,7 +72,7 @@ class App:
         route = None
         try:
             headers = read_headers(scope["headers"])
-            self._gate.check(headers)
+            self._gate.check(headers, scope.get("server"))
             found = self._find(path)
             route = found.place.routes.get(method)
             if route is None:
@@ -104,11 +105,16 @@ class App:
     def _let_in(self, route: Route, found: Found, headers: Any, scope: Scope) -> Request[Any]:
         """Find out who asks, and read what they ask in the address."""
         principal = None
+        address = address_of(scope, headers, self.settings.https_proxy)
+        https = self._gate.is_https(headers)
         if route.action is not None:
-            principal = self._authenticator.authenticate(bearer_token(headers))
+            principal = self._authenticator.authenticate(route.method, headers, address, https)
             access.check_role(principal, route.action)
         query = route.read_query(scope["query_string"])
-        return Request(self._services, self._table, found.ids, headers, principal, query)
+        return Request(
+            self._services, self._table, found.ids, headers, principal, query,
+            address=address, https=https,
+        )  # fmt: skip
 
     async def _answer(self, route: Route, request: Request[Any], receive: Receive) -> Answer | None:
         """Read the body, and have the handler do its work. None if the client went away."""
@@ -116,7 +122,7 @@ class App:
             answer = await self._read(route, request, receive)
             if answer is not None or request.form is None:
                 return answer
-        key = idempotency_key(request.headers) if route.takes_key else None
+        key = idempotency.key_of(route, request.headers)
         if key is None:
             return await _handle(route, request)
         answer = await idempotency.begin(route, request, key)
@@ -157,13 +163,14 @@ class App:
 async def _handle(route: Route, request: Request[Any]) -> Answer:
     assert route.handler is not None
     result = await route.handler(request)
-    status = route.status
+    status, headers = route.status, route.headers
     if type(result) is Reply:
-        status, result = result.status, result.result
+        status, headers = result.status, [*headers, *result.headers]
+        result = result.result
     if result is None:
-        return Answer(status)
+        return Answer(status, headers=headers)
     body = result if type(result) is bytes else encode(result)
-    return Answer(status, body, route.media, route.headers)
+    return Answer(status, body, route.media, headers)
 
 
 def _other_method(method: str, found: Found) -> Answer:

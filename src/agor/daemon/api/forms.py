@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from agor.protocol.api import Given, PermissionStatus, Sent, SessionStatus, TaskStatus
+from agor.protocol.api import Given, Id, PermissionStatus, Sent, SessionStatus, TaskStatus
 from agor.protocol.people import Whose
 
 Limit = Annotated[int, Meta(ge=1, le=200, description="How many at most.")]
@@ -58,6 +58,12 @@ class PermissionsQuery(PageQuery):
 
     status: PermissionStatus | None = None
     whose: WhoseSessions | None = None
+
+
+class TokensQuery(PageQuery):
+    """Whose tokens; one's own, if it is not said."""
+
+    user_id: Id | None = None
 
 
 class FeedQuery(Sent):

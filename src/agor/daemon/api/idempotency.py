@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from agor.daemon.api.answers import Answer, encode
 from agor.daemon.api.problems import problem_of, retry_after
+from agor.daemon.api.reading import idempotency_key
 from agor.daemon.api.route import Request, Route
 from agor.daemon.services.receipts import Answered
-from agor.errors import Conflict
+from agor.errors import Conflict, Unprocessable
+
+
+def key_of(route: Route, headers: Mapping[bytes, bytes]) -> str | None:
+    """Take the key of a request, if it has one and the route honours it."""
+    if route.takes_key:
+        return idempotency_key(headers)
+    if route.confidential and b"idempotency-key" in headers:
+        # Nobody shall believe that it is safe to repeat.
+        raise Unprocessable(
+            "Idempotency-Key: not here, since it takes or gives a secret, which is kept nowhere",
+            hint="Leave the header out, and look before you repeat it.",
+        )
+    return None
 
 
 async def begin(route: Route, request: Request[Any], key: str) -> Answer | None:

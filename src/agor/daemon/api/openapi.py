@@ -34,10 +34,11 @@ _NAMES = re.compile(r"\{(\w+)\}")
 
 _ABOUT = """The daemon of agor: sessions with coding agents, their tasks, and what they tell.
 
-Every request but those that say otherwise carries `Authorization: Bearer TOKEN`. Times are
-milliseconds since 1970. Lists come in pages: `next_cursor` of one asks for the next. Errors are
-problems as RFC 9457 has them; programs branch on `code`. A POST with an `Idempotency-Key` that was
-answered before is answered the same again, and not done again. Unknown members and parameters are
+Every request but those that say otherwise carries `Authorization: Bearer TOKEN`, or the cookie of a
+sign-in, with which only pages of the daemon itself may change anything. Times are milliseconds
+since 1970. Lists come in pages: `next_cursor` of one asks for the next. Errors are problems as RFC
+9457 has them; programs branch on `code`. A POST with an `Idempotency-Key` that was answered before
+is answered the same again, and not done again. Unknown members and parameters are
 refused."""
 
 _KEY_PARAMETER = {
@@ -150,7 +151,7 @@ def _responses(route: Route) -> dict[str, Any]:
         codes = ", ".join(f"`{code}`" for code in sorted(kinds))
         response["description"] += f": {codes}"
         response.setdefault("content", {})[PROBLEM] = {"schema": _schema(ProblemDetails)}
-        if status == 503:
+        if status in (429, 503):
             response["headers"] = {"Retry-After": {"schema": {"type": "integer"}}}
         if status == 401:
             response["headers"] = {"WWW-Authenticate": {"schema": {"type": "string"}}}

@@ -26,6 +26,7 @@ from agor.errors import (
     StoreUnavailable,
     TimedOut,
     TooLarge,
+    TooManyAttempts,
     Unauthenticated,
     Unprocessable,
 )
@@ -42,6 +43,7 @@ STATUSES: dict[type[AgorError], tuple[int, str]] = {
     Conflict: (409, "Conflict"),
     TooLarge: (413, "Too large"),
     Unprocessable: (422, "Not what this route takes"),
+    TooManyAttempts: (429, "Too many attempts"),
     InternalError: (500, "Internal error"),
     StoreError: (500, "Database unusable"),
     Disconnected: (503, "Connection lost"),
@@ -99,6 +101,8 @@ def problem_of(error: AgorError) -> Answer | None:
     if isinstance(error, TooLarge):
         # The rest of it is still on its way.
         headers.append((b"connection", b"close"))
+    if isinstance(error, TooManyAttempts):
+        headers.append(retry_after(error.retry_after))
     for kind, seconds in _TRY_AGAIN.items():
         if isinstance(error, kind):
             headers.append(retry_after(seconds))

@@ -25,8 +25,8 @@ _KEY = re.compile(rb"[!-~]{1,255}")
 #: Headers that mean nothing if there are two of them.
 _SINGLE = frozenset(
     (
-        b"authorization", b"content-length", b"content-type", b"host", b"idempotency-key",
-        b"last-event-id", b"origin",
+        b"authorization", b"content-length", b"content-type", b"cookie", b"host",
+        b"idempotency-key", b"last-event-id", b"origin", b"sec-fetch-site",
     )
 )  # fmt: skip
 

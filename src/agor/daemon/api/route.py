@@ -39,6 +39,10 @@ class Request(Generic[Form]):
     principal: Principal | None
     form: Form
     receipt: Receipt | None = None
+    #: Where it comes from.
+    address: str = ""
+    #: Whether the browser talks HTTPS, to a proxy in front of us.
+    https: bool = False
 
     @property
     def id(self) -> str:
@@ -54,10 +58,11 @@ class Request(Generic[Form]):
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A result with another status than the route's own."""
+    """A result with another status than the route's own, or with headers of its own."""
 
     status: int
     result: Any
+    headers: HeaderList = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +107,8 @@ class Route:
     errors: tuple[type[AgorError], ...] = ()
     media: str = JSON
     headers: HeaderList = field(default_factory=list)
+    #: Whether a secret is in what it takes or gives: then nothing of it may be kept as a receipt.
+    confidential: bool = False
 
     def __post_init__(self) -> None:
         assert (self.handler is None) is not (self.stream is None)
@@ -121,7 +128,7 @@ class Route:
     @property
     def takes_key(self) -> bool:
         """Whether it honours an Idempotency-Key."""
-        return self.method == "POST"
+        return self.method == "POST" and not self.confidential
 
     @cached_property
     def read_query(self) -> QueryReader:

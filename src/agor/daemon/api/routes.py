@@ -5,6 +5,7 @@ from __future__ import annotations
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from agor.daemon.api import (
+    auth,
     documents,
     executors,
     feed,
@@ -14,6 +15,8 @@ from agor.daemon.api import (
     sessions,
     shares,
     tasks,
+    tokens,
+    users,
 )
 from agor.daemon.api.forms import (
     FeedQuery,
@@ -23,6 +26,7 @@ from agor.daemon.api.forms import (
     Readiness,
     SessionsQuery,
     TasksQuery,
+    TokensQuery,
 )
 from agor.daemon.api.route import WEBSOCKET, Route
 from agor.errors import (
@@ -31,6 +35,8 @@ from agor.errors import (
     PoolClosed,
     PoolExhausted,
     StoreUnavailable,
+    TooManyAttempts,
+    Unauthenticated,
     Unprocessable,
 )
 from agor.protocol.api import (
@@ -50,7 +56,19 @@ from agor.protocol.api import (
     TaskMove,
     TaskStop,
 )
-from agor.protocol.people import NewShare, Share
+from agor.protocol.people import (
+    ApiToken,
+    MadeToken,
+    Me,
+    NewPassword,
+    NewToken,
+    NewUser,
+    SignInCode,
+    SignInRequest,
+    User,
+    UserChange,
+)
+from agor.protocol.shares import NewShare, Share
 
 _FOLLOW = """Replays what is behind `after` and goes on live, with no gap and no duplicate. To go on
 after a cut, ask again with the sequence of the last event that you have.
@@ -192,6 +210,89 @@ ROUTES: list[Route] = [
         summary="Follow a session's feed, over a WebSocket",
         details=_FOLLOW, query=FeedQuery, result=FeedEvent, status=101,
         errors=(NotFound, Conflict, Unprocessable, StoreUnavailable, PoolClosed),
+    ),
+    # ── people ───────────────────────────────────────────────────────────────────────────────
+    Route(
+        method="POST", path="/users", action="user.manage",
+        handler=users.add,
+        summary="Add a user",
+        body=NewUser, result=User, status=201, confidential=True,
+        errors=(Conflict, Unprocessable, StoreUnavailable),
+    ),
+    Route(
+        method="GET", path="/users", action="user.list",
+        handler=users.page,
+        summary="List users, those first who were there first",
+        query=PageQuery, result=Page[User], errors=(Unprocessable,),
+    ),
+    Route(
+        method="GET", path="/users/{user_id}", action="user.view",
+        handler=users.get,
+        summary="Show a user",
+        result=User, errors=(NotFound,),
+    ),
+    Route(
+        method="PATCH", path="/users/{user_id}", action="user.manage",
+        handler=users.change,
+        summary="Change a user's role or Unix user, disable or enable them",
+        details="A user who is disabled is refused at once, whatever token they have.",
+        body=UserChange, result=User,
+        errors=(NotFound, Conflict, Unprocessable, StoreUnavailable),
+    ),
+    Route(
+        method="PUT", path="/users/{user_id}/password", action="user.set_password",
+        handler=users.set_password,
+        summary="Set a user's password",
+        details="One's own takes the current one, unless it is asked with the local token. Every "
+        "other sign-in of that user ends.",
+        body=NewPassword, status=204, confidential=True,
+        errors=(NotFound, Unprocessable, TooManyAttempts, StoreUnavailable),
+    ),
+    Route(
+        method="POST", path="/tokens", action="token.make",
+        handler=tokens.make,
+        summary="Make a token for a program of yours; it is shown this once",
+        body=NewToken, result=MadeToken, status=201, confidential=True,
+        errors=(Conflict, Unprocessable, StoreUnavailable),
+    ),
+    Route(
+        method="GET", path="/tokens", action="token.list",
+        handler=tokens.page,
+        summary="List your tokens, the newest first, or another user's",
+        query=TokensQuery, result=Page[ApiToken], errors=(NotFound, Unprocessable),
+    ),
+    Route(
+        method="DELETE", path="/tokens/{token_id}", action="token.revoke",
+        handler=tokens.revoke,
+        summary="Revoke a token, at once",
+        status=204, errors=(NotFound, StoreUnavailable),
+    ),
+    Route(
+        method="POST", path="/auth/login", action=None,
+        handler=auth.login,
+        summary="Sign a browser in, with a name and its password or a one-time code",
+        details="The answer sets a cookie, which no script can read. A sign-in that the browser "
+        "had before ends.",
+        body=SignInRequest, result=Me, confidential=True,
+        errors=(Unauthenticated, Unprocessable, TooManyAttempts, StoreUnavailable),
+    ),
+    Route(
+        method="POST", path="/auth/logout", action="sign_in.end",
+        handler=auth.logout,
+        summary="Sign the browser out", status=204, confidential=True,
+        errors=(Conflict, StoreUnavailable),
+    ),
+    Route(
+        method="POST", path="/auth/link", action="sign_in.link",
+        handler=auth.link,
+        summary="Make a one-time code for a browser on this machine",
+        details="With the local token only. It is good for a minute, and once.",
+        result=SignInCode, confidential=True,
+    ),
+    Route(
+        method="GET", path="/auth/me", action="user.view",
+        handler=auth.me,
+        summary="Tell who you are", result=Me,
     ),
     # ── the daemon itself ────────────────────────────────────────────────────────────────────
     Route(

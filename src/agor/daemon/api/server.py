@@ -17,7 +17,6 @@ from typing import Any, cast
 import structlog
 import uvicorn
 
-from agor.daemon.api.access import check_host
 from agor.daemon.api.app import App
 from agor.daemon.api.http_protocol import HttpProtocol
 from agor.daemon.api.websocket_protocol import WebSocketProtocol
@@ -52,7 +51,6 @@ class ApiServer:
 
     async def start(self, host: str, port: int) -> int:
         """Listen, and answer from now on; tells the port, for who asked for any (0)."""
-        check_host(host)
         listener = bind(host, port)
         config = _config(self._app)
         server = uvicorn.Server(config)

@@ -6,13 +6,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from agor.daemon.metrics import Metrics
+from agor.daemon.services.accounts import Accounts
+from agor.daemon.services.api_tokens import ApiTokens
 from agor.daemon.services.conversations import Conversations
 from agor.daemon.services.feed import Feed
+from agor.daemon.services.identity import Identity
 from agor.daemon.services.permissions import Permissions
 from agor.daemon.services.principal import Principal
 from agor.daemon.services.receipts import Receipts
 from agor.daemon.services.sessions import Sessions
 from agor.daemon.services.shares import Shares
+from agor.daemon.services.sign_ins import SignIns
+from agor.daemon.services.signing_in import SigningIn
 from agor.daemon.services.task_stops import TaskStops
 from agor.daemon.services.tasks import Tasks
 from agor.protocol.api import ExecutorInfo, Health
@@ -30,6 +35,11 @@ class Services:
     conversations: Conversations
     receipts: Receipts
     feed: Feed
+    accounts: Accounts
+    api_tokens: ApiTokens
+    sign_ins: SignIns
+    signing_in: SigningIn
+    identity: Identity
     #: Lists those that run now, as far as this person may know of them.
     executors: Callable[[Principal], list[ExecutorInfo]]
     health: Callable[[], Health]

@@ -11,6 +11,10 @@ class ApiSettings:
 
     #: The name this daemon is reached by, beside those that every machine has for itself.
     host: str = "127.0.0.1"
+    #: Further names that it may be called by.
+    allowed_hosts: tuple[str, ...] = ()
+    #: Whether a proxy in front of it speaks HTTPS, and says who asks.
+    https_proxy: bool = False
     #: The longest body of a request.
     max_body: int = 2 * 1024 * 1024
     #: The longest head of a request.

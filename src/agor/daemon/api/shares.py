@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from agor.daemon.api.route import Request
 from agor.protocol.api import Page
-from agor.protocol.people import NewShare, Share
+from agor.protocol.shares import NewShare, Share
 
 
 async def page(request: Request[None]) -> Page[Share]:

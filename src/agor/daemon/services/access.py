@@ -36,7 +36,7 @@ Action = Literal[
     "repo.list", "repo.register", "repo.view", "repo.remove",
     "worktree.list", "worktree.make", "worktree.view", "worktree.remove",
     "user.list", "user.view", "user.manage", "user.set_password",
-    "token.list", "token.make", "token.revoke", "sign_in.end",
+    "token.list", "token.make", "token.revoke", "sign_in.link", "sign_in.end",
     "executor.list", "audit.view", "daemon.health", "daemon.metrics",
 ]  # fmt: skip
 
@@ -92,6 +92,7 @@ RULES: Mapping[Action, Rule] = {
     "token.list": Rule(_ALL, none=_ADMINS),
     "token.make": Rule(_ALL),
     "token.revoke": Rule(_ALL, none=_ADMINS),
+    "sign_in.link": Rule(_ALL),  # with the local token only
     "sign_in.end": Rule(_ALL),
     "executor.list": Rule(_ALL, none=_ADMINS),
     "audit.view": Rule(_ADMINS),

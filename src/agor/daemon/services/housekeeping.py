@@ -8,7 +8,7 @@ import structlog
 
 from agor.daemon.services import receipts as answers
 from agor.daemon.services.stamps import now
-from agor.daemon.store import receipts, tokens
+from agor.daemon.store import api_tokens, receipts, sign_ins, tokens
 from agor.daemon.store.base import Store, Write
 from agor.errors import StoreError
 
@@ -32,4 +32,14 @@ async def keep_house(store: Store) -> None:
 
 async def clean(store: Store, at: int) -> None:
     """Forget what is too old at this time."""
-    await store.commit(Write([receipts.purge(at - answers.KEPT), tokens.purge(at - _TOKENS_KEPT)]))
+    old = at - _TOKENS_KEPT
+    await store.commit(
+        Write(
+            [
+                receipts.purge(at - answers.KEPT),
+                tokens.purge(old),
+                api_tokens.purge(old),
+                sign_ins.purge(at),
+            ]
+        )
+    )

@@ -16,7 +16,7 @@ from agor.daemon.store import shares
 from agor.daemon.store.base import Store
 from agor.daemon.store.rows import ShareRow
 from agor.errors import Conflict, NotFound, Unprocessable
-from agor.protocol.people import NewShare, Share
+from agor.protocol.shares import NewShare, Share
 from agor.protocol.validation import quoted
 
 #: People that one session can be shared with.

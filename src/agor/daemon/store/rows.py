@@ -137,6 +137,9 @@ class UserRow(Struct, frozen=True, kw_only=True):
     password_hash: str | None = None
     disabled_at: int | None = None
 
+    def __repr__(self) -> str:
+        return f"UserRow({self.user_id!r}, {self.name!r}, {self.role!r})"
+
 
 class ApiTokenRow(Struct, frozen=True, kw_only=True):
     """A token for a person's programs: only its hash."""

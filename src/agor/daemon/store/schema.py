@@ -72,8 +72,7 @@ users = Table(
     Index("ix_users_name", "name", unique=True),
 )
 
-#: How programs come in.
-api_permission_rules = Table(
+permission_rules = Table(
     "permission_rules",
     metadata,
     _id("rule_id"),
@@ -139,7 +138,8 @@ audit = Table(
     Index("ix_audit_action", "action", "number"),
 )
 
-tokens = Table(
+#: How programs come in.
+api_tokens = Table(
     "api_tokens",
     metadata,
     _id("token_id"),

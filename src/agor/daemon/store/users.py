@@ -17,6 +17,22 @@ def insert(row: UserRow) -> Statement:
     return Statement(_INSERT, mapping.values(row))
 
 
+def update(row: UserRow) -> Statement:
+    """Change a person: all of them but who they are."""
+    return Statement(
+        "UPDATE users SET name = ?, role = ?, unix_username = ?, password_hash = ?,"
+        " disabled_at = ? WHERE user_id = ?",
+        (
+            row.name,
+            row.role,
+            row.unix_username,
+            row.password_hash,
+            row.disabled_at,
+            row.user_id,
+        ),
+    )
+
+
 async def get(store: Store, user_id: str) -> UserRow | None:
     """Find a person."""
     found = await store.read(f"{_SELECT} WHERE user_id = ?", (user_id,))

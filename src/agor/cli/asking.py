@@ -1,0 +1,66 @@
+"""How commands ask the daemon of this home, and how they ask people for secrets."""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+import sys
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from rich.console import Console
+from rich.text import Text
+
+from agor.cli.view import printable
+from agor.client import Client
+from agor.errors import BadInput
+
+T = TypeVar("T")
+
+#: More than any password has.
+_LONGEST_LINE = 8192
+
+
+def ask(work: Callable[[Client], Awaitable[T]]) -> T:
+    """Have a client of the daemon of this home, and do something with it."""
+
+    async def run() -> T:
+        async with Client.local() as client:
+            return await work(client)
+
+    return asyncio.run(run())
+
+
+def read_secret() -> str:
+    """Read a secret from standard input: its first line."""
+    line = sys.stdin.readline(_LONGEST_LINE).rstrip("\r\n")
+    if not line:
+        raise BadInput("there is nothing on standard input")
+    return line
+
+
+def prompt_new_password(whose: str) -> str:
+    """Ask for a new password, twice, at the terminal."""
+    first = prompt_secret(f"New password for {whose}: ")
+    if prompt_secret("Again: ") != first:
+        raise BadInput("these two are not the same", hint="Try again.")
+    return first
+
+
+def prompt_secret(question: str) -> str:
+    """Ask for a secret at the terminal."""
+    if not sys.stdin.isatty():
+        raise BadInput(
+            "there is no terminal to ask for a password at",
+            hint="Give it on standard input, with --password-stdin.",
+        )
+    try:
+        return getpass.getpass(question)
+    except EOFError:
+        raise BadInput("no password was typed") from None
+
+
+def remark(text: str) -> None:
+    """Say something beside the result, on standard error."""
+    console = Console(stderr=True, soft_wrap=True, highlight=False)
+    console.print(Text(printable(text), "dim"))
