@@ -93,7 +93,7 @@ async def serving(
         services = daemon.services()
         services = dataclasses.replace(services, **change(services))
         token = home.token()
-        app = App(services, daemon.authenticator(), settings or ApiSettings())
+        app = daemon.app(settings or ApiSettings(), services)
         server = ApiServer(app)
         port = await server.start("127.0.0.1", 0)
         headers = {"authorization": f"Bearer {token}"}

@@ -25,6 +25,7 @@ from agor.daemon.services import access
 from agor.daemon.services.accounts import Accounts
 from agor.daemon.services.api_tokens import ApiTokens
 from agor.daemon.services.conversations import Conversations
+from agor.daemon.services.departures import Departures
 from agor.daemon.services.dispatch import Dispatcher
 from agor.daemon.services.feed import Feed
 from agor.daemon.services.finish import Finisher
@@ -104,6 +105,7 @@ class Daemon:
         self.tasks = Tasks(self.store, self.lives, self.executors, self.dispatcher.kick)
         self.task_stops = TaskStops(self.store, self.lives, self.runs, self.executors, self.stopper)
         self.shares = Shares(self.store, self.lives, self.people, self.revocations)
+        self.departures = Departures(self.people, self.task_stops, self.revocations)
         self.conversations = Conversations(self.store, self.lives)
         self.receipts = Receipts(self.store)
         self.feed = Feed(self.lives.channel_for)
@@ -166,17 +168,20 @@ class Daemon:
             self._home.token(), self.people, self.api_tokens, self.sign_ins, self.refusals
         )
 
-    def _make_app(self, host: str) -> App:
+    def app(self, settings: ApiSettings, services: Services | None = None) -> App:
+        """Make the interface."""
+        app = App(services or self.services(), self.authenticator(), settings)
+        self.revocations.listen(app.feeds.revoke)
+        return app
+
+    def _api_settings(self, host: str) -> ApiSettings:
         daemon = self._config.daemon
-        settings = ApiSettings(
+        return ApiSettings(
             host=host,
             allowed_hosts=daemon.allowed_hosts,
             https_proxy=daemon.https_proxy,
             stall_timeout=self._config.feed.stall_timeout_ms / 1000,
         )
-        app = App(self.services(), self.authenticator(), settings)
-        self.revocations.listen(app.feeds.revoke)
-        return app
 
     def _executors_of(self, who: Principal) -> list[ExecutorInfo]:
         everybody = access.may(who, "executor.list", "none")
@@ -236,6 +241,7 @@ class Daemon:
             try:
                 await recovery.recover()
                 self._recovered.set()
+                self.departures.recover()
                 yield who
             finally:
                 housekeeper.cancel()
@@ -249,7 +255,7 @@ class Daemon:
     async def serving(self, host: str, port: int) -> AsyncIterator[str]:
         """Serve the API for as long as the block lasts; gives its URL."""
         async with self.working(host):
-            server = ApiServer(self._make_app(host))
+            server = ApiServer(self.app(self._api_settings(host)))
             bound = await server.start(host, port)
             try:
                 yield f"http://{_in_url(host)}:{bound}"
@@ -263,6 +269,7 @@ class Daemon:
         # From now on nobody waits for a store that cannot write.
         for live in self.lives.held():
             live.channel.line.give_up()
+        await self.departures.close()
         await self.dispatcher.close()
         self.permissions.close()
         await self.executors.close(drain=drain)

@@ -120,7 +120,7 @@ class Accounts:
             await self._commit([users.update(row), *ends], _records(who, before, row))
             self._people.put(row)
             self._sign_ins.forget(ended)
-            self._people.tell_changed(row)
+            self._people.tell_changed(before, row)
         return shown(row)
 
     def _changed(self, who: Principal, before: UserRow, change: UserChange) -> UserRow:

@@ -10,7 +10,6 @@ import asyncio
 import getpass
 import re
 from collections.abc import Callable, Sequence
-from typing import TypeVar
 
 import structlog
 
@@ -23,8 +22,6 @@ from agor.errors import Forbidden, NotFound
 from agor.protocol.validation import quoted
 
 log = structlog.get_logger("agor.people")
-
-T = TypeVar("T")
 
 _LONGEST_NAME = 64
 
@@ -40,8 +37,8 @@ class People:
         #: Held by whoever changes a person or ends a way in: one decides at a time.
         self.turn = asyncio.Lock()
         #: Told, after it is stored, of each person who was disabled or enabled, or whose role or
-        #: Unix user is another now.
-        self.on_change: list[Callable[[UserRow], None]] = []
+        #: Unix user is another now: as they were, and as they are.
+        self.on_change: list[Callable[[UserRow, UserRow], None]] = []
         #: Told of each token and sign-in that has ended, by its id.
         self.on_revoked: list[Callable[[str], None]] = []
 
@@ -113,9 +110,9 @@ class People:
         self._by_id[row.user_id] = row
         self._by_name[normal(row.name)] = row.user_id
 
-    def tell_changed(self, row: UserRow) -> None:
+    def tell_changed(self, before: UserRow, row: UserRow) -> None:
         """Tell whoever has to do something about it."""
-        _tell(self.on_change, row)
+        _tell(self.on_change, before, row)
 
     def tell_revoked(self, way_id: str) -> None:
         """Tell whoever serves somebody who came by this token or sign-in."""
@@ -132,10 +129,10 @@ def principal(row: UserRow, via: str | None = None) -> Principal:
     return Principal(user_id=row.user_id, name=row.name, role=row.role, via=via)
 
 
-def _tell(listeners: Sequence[Callable[[T], None]], what: T) -> None:
+def _tell(listeners: Sequence[Callable[..., None]], *what: object) -> None:
     for listener in listeners:
         try:
-            listener(what)
+            listener(*what)
         except Exception:
             # It is stored already, and the others must hear of it, too.
             log.exception("listener_failed")
