@@ -19,10 +19,13 @@ Way = Literal["local_token", "api_token", "sign_in"]
 SHORTEST_PASSWORD = 10
 LONGEST_PASSWORD = 1024
 
+#: The end, and not before a last line break, which Python lets pass as well.
+_END = r"$(?!\n)"
+
 UserName = Annotated[
     str,
     Meta(
-        pattern=r"^[A-Za-z0-9._@-]{1,64}$",
+        pattern=rf"^[A-Za-z0-9._@-]+{_END}",
         min_length=1,
         max_length=64,
         description="1 to 64 letters, digits, and . _ - @; small and capital ones are the same.",
@@ -31,7 +34,7 @@ UserName = Annotated[
 UnixName = Annotated[
     str,
     Meta(
-        pattern=r"^[^\s:/\x00-\x20\x7f-][^\s:/\x00-\x20\x7f]*$",
+        pattern=rf"^[^\s:/\x00-\x20\x7f-][^\s:/\x00-\x20\x7f]*{_END}",
         min_length=1,
         max_length=256,
         description="A Unix user of this machine, neither root nor the daemon's own.",
@@ -40,7 +43,7 @@ UnixName = Annotated[
 Password = Annotated[str, Meta(min_length=SHORTEST_PASSWORD, max_length=LONGEST_PASSWORD)]
 #: What somebody claims to be the password: one of another length is just a wrong one.
 Claimed = Annotated[str, Meta(max_length=LONGEST_PASSWORD)]
-TokenName = Annotated[str, Meta(min_length=1, max_length=100, pattern=r"^[^\x00-\x1f\x7f]*$")]
+TokenName = Annotated[str, Meta(min_length=1, max_length=100, pattern=rf"^[^\x00-\x1f\x7f]*{_END}")]
 #: Milliseconds since 1970.
 Time = Annotated[int, Meta(ge=0, le=2**53)]
 
