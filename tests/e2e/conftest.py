@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.people_commands import Agor
 from tests.integration.processes import Mark
 
 
@@ -33,3 +34,14 @@ def temporary_folder() -> Iterator[Path]:
 def installed() -> Path:
     """The folder of the installed commands."""
     return Path(sys.executable).parent
+
+
+@pytest.fixture(scope="module")
+def agor(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agor]:
+    """The command, with a daemon for a whole module of tests."""
+    mark = Mark()
+    one = Agor(installed / "agor", tmp_path_factory.mktemp("d") / "h", mark)
+    one.done("daemon", "start", "--port", "0")
+    yield one
+    one("daemon", "stop", "--force")
+    mark.end_all()
