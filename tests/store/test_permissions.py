@@ -31,6 +31,7 @@ async def test_a_decision_is_stored(store: Store):
         decided_by="user-1",
         reason="fine",
         updated_input=b'{"command":"pwd"}',
+        decided_rule="rule-1",
     )
     await put(store, permissions.decide(decided))
     assert await permissions.get(store, row.permission_id) == decided

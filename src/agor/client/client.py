@@ -16,10 +16,13 @@ from agor.client.calls import Calls
 from agor.client.feed import Feed, until_ended
 from agor.client.ids import in_path
 from agor.client.people import Tokens, Users
+from agor.client.rules import Rules
 from agor.errors import TimedOut
 from agor.home import Home
 from agor.protocol.api import (
     Decision,
+    DecisionRule,
+    DecisionScope,
     ExecutorInfo,
     Health,
     Messages,
@@ -68,6 +71,7 @@ class Client:
         self._feeds: WeakSet[Feed] = WeakSet()
         self.users = Users(self._calls)
         self.tokens = Tokens(self._calls)
+        self.rules = Rules(self._calls)
 
     @classmethod
     def local(
@@ -241,12 +245,20 @@ class Client:
         permission_id: str,
         approved: bool,
         *,
+        scope: DecisionScope = "once",
+        rule: DecisionRule | None = None,
         reason: str | None = None,
         updated_input: dict[str, Any] | None = None,
         key: str | None = None,
     ) -> Permission:
-        """Answer a permission request; the first answer counts."""
-        decision = Decision(approved=approved, reason=reason, updated_input=updated_input)
+        """Answer a permission request; the first answer counts.
+
+        With a `scope` other than `once` the same is decided by itself from now on: for exactly this
+        input, or as `rule` says.
+        """
+        decision = Decision(
+            approved=approved, scope=scope, rule=rule, reason=reason, updated_input=updated_input
+        )
         path = f"/permissions/{in_path(permission_id)}/decision"
         return await self._calls.ask("POST", path, Permission, body=decision, key=_key(key))
 

@@ -43,6 +43,7 @@ from agor.daemon.services.records import StoreRecords
 from agor.daemon.services.recovery import Recovery
 from agor.daemon.services.refusals import Refusals
 from agor.daemon.services.revocations import Revocations
+from agor.daemon.services.rules.rules import Rules
 from agor.daemon.services.runs import Runs
 from agor.daemon.services.sessions import Sessions
 from agor.daemon.services.shares import Shares
@@ -86,8 +87,11 @@ class Daemon:
         self.tokens = Tokens(
             execution.session_token_expiration_ms, execution.session_token_max_uses
         )
-        self.permissions = Permissions(self.store, self.lives, execution.permission_timeout_ms)
-        self.finisher = Finisher(self.tokens, self.permissions, self.metrics)
+        self.rules = Rules(self.store, self.lives)
+        self.permissions = Permissions(
+            self.store, self.lives, self.rules, execution.permission_timeout_ms
+        )
+        self.finisher = Finisher(self.tokens, self.permissions.questions, self.metrics)
         self.intake = Intake(
             self.store, self.people, self.runs, self.tokens, self.permissions, NoKeys(),
             self.finisher,
@@ -149,6 +153,7 @@ class Daemon:
             task_stops=self.task_stops,
             shares=self.shares,
             permissions=self.permissions,
+            rules=self.rules,
             conversations=self.conversations,
             receipts=self.receipts,
             feed=self.feed,
@@ -232,6 +237,7 @@ class Daemon:
             await self.api_tokens.open()
             await self.sign_ins.open()
             await self.lives.open()
+            await self.rules.open()
             recovery = Recovery(
                 self.store, self.lives, self.runs, self.tokens, self.permissions, self.finisher,
                 self.dispatcher, self.stopper, self.executors,
@@ -271,7 +277,7 @@ class Daemon:
             live.channel.line.give_up()
         await self.departures.close()
         await self.dispatcher.close()
-        self.permissions.close()
+        self.permissions.questions.close()
         await self.executors.close(drain=drain)
         await self.stopper.close()
         try:

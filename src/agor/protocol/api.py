@@ -23,6 +23,10 @@ TaskStatus = Literal[
     "completed", "failed", "stopped", "timed_out",
 ]  # fmt: skip
 PermissionStatus = Literal["pending", "approved", "denied", "timed_out", "cancelled"]
+RuleEffect = Literal["allow", "deny"]
+#: What a rule holds for: one session, all sessions of its maker in one workspace, or all of them.
+RuleScope = Literal["session", "workspace", "user"]
+DecisionScope = Literal["once", "session", "workspace", "user"]
 
 #: No NUL: neither PostgreSQL nor any command takes one.
 _TEXT = r"^[^\x00]*$"
@@ -32,6 +36,16 @@ Title = Annotated[str, Meta(max_length=500, pattern=_TEXT)]
 FolderPath = Annotated[str, Meta(min_length=1, max_length=4096, pattern=_TEXT)]
 Prompt = Annotated[str, Meta(min_length=1, max_length=1_000_000, pattern=_TEXT)]
 Reason = Annotated[str, Meta(max_length=10_000, pattern=_TEXT)]
+Time = Annotated[int, Meta(ge=0, le=2**53)]
+ToolPattern = Annotated[str, Meta(min_length=1, max_length=1024, pattern=_TEXT)]
+#: By member of a tool's input: its name, or a JSON Pointer to it.
+InputPatterns = Annotated[
+    dict[
+        Annotated[str, Meta(min_length=1, max_length=256, pattern=_TEXT)],
+        Annotated[str, Meta(max_length=1000, pattern=_TEXT)],
+    ],
+    Meta(max_length=20),
+]
 
 
 class Sent(Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -202,15 +216,26 @@ class Permission(Given):
     decided_by: str | None
     reason: str | None
     updated_input: dict[str, Any] | None
+    #: What decided it without a person: a rule's id, or `mode:` and the mode.
+    decided_rule: str | None
+
+
+class DecisionRule(Sent):
+    """What else an answer is for. What is absent is exactly as in the request."""
+
+    tool: ToolPattern | None = None
+    input: InputPatterns | None = None
+    expires_at: Time | None = None
 
 
 class Decision(Sent):
-    """An answer to a permission request."""
+    """An answer to a permission request. With a scope other than `once` it makes a rule as well."""
 
     approved: bool
-    scope: Literal["once"] = "once"
+    scope: DecisionScope = "once"
     reason: Reason | None = None
     updated_input: dict[str, Any] | None = None
+    rule: DecisionRule | None = None
 
 
 # ── the daemon itself ────────────────────────────────────────────────────────────────────────

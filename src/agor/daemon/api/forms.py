@@ -66,6 +66,21 @@ class TokensQuery(PageQuery):
     user_id: Id | None = None
 
 
+class RulesQuery(PageQuery):
+    """Which permission rules."""
+
+    status: Annotated[Literal["live", "all"], Meta(description="`live`: those that hold now.")] = (
+        "live"
+    )
+    user_id: Annotated[Id, Meta(description="Somebody else's, for admins.")] | None = None
+
+
+class RuleExportQuery(Sent):
+    """Whose permission rules."""
+
+    user_id: Annotated[Id, Meta(description="Somebody else's, for admins.")] | None = None
+
+
 class FeedQuery(Sent):
     """From where on."""
 

@@ -12,6 +12,7 @@ from agor.daemon.api import (
     health,
     page,
     permissions,
+    rules,
     sessions,
     shares,
     tasks,
@@ -24,6 +25,8 @@ from agor.daemon.api.forms import (
     PageQuery,
     PermissionsQuery,
     Readiness,
+    RuleExportQuery,
+    RulesQuery,
     SessionsQuery,
     TasksQuery,
     TokensQuery,
@@ -68,6 +71,7 @@ from agor.protocol.people import (
     User,
     UserChange,
 )
+from agor.protocol.rules import NewRule, PermissionRule, RuleExport, RulePreview
 from agor.protocol.shares import NewShare, Share
 
 _FOLLOW = """Replays what is behind `after` and goes on live, with no gap and no duplicate. To go on
@@ -192,9 +196,53 @@ ROUTES: list[Route] = [
         method="POST", path="/permissions/{permission_id}/decision", action="permission.decide",
         handler=permissions.decide,
         summary="Answer a permission request",
-        details="The first answer counts; a second one is refused.",
+        details="The first answer counts; a second one is refused. With a `scope` other than "
+        "`once` it makes a rule as well: without `rule`, for exactly this tool with exactly this "
+        "input.",
         body=Decision, result=Permission,
         errors=(NotFound, Conflict, Unprocessable, StoreUnavailable),
+    ),
+    # ── permission rules ─────────────────────────────────────────────────────────────────────
+    Route(
+        method="GET", path="/permission-rules", action="rule.list",
+        handler=rules.page,
+        summary="List permission rules, the newest first",
+        query=RulesQuery, result=Page[PermissionRule],
+        errors=(Unprocessable, StoreUnavailable),
+    ),
+    Route(
+        method="POST", path="/permission-rules", action="rule.make",
+        handler=rules.make,
+        summary="Make a permission rule",
+        details="It holds at once, also for what is being asked already. Preview it first.",
+        body=NewRule, result=PermissionRule, status=201,
+        errors=(NotFound, Conflict, Unprocessable, StoreUnavailable),
+    ),
+    Route(
+        method="POST", path="/permission-rules/preview", action="rule.make",
+        handler=rules.preview,
+        summary="Show which past requests a rule would have decided; saves nothing",
+        body=NewRule, result=RulePreview,
+        errors=(NotFound, Unprocessable, StoreUnavailable),
+    ),
+    Route(
+        method="GET", path="/permission-rules/export", action="rule.list",
+        handler=rules.export,
+        summary="Give all permission rules that hold, each as it can be sent again",
+        query=RuleExportQuery, result=RuleExport,
+        errors=(Unprocessable, StoreUnavailable),
+    ),
+    Route(
+        method="GET", path="/permission-rules/{rule_id}", action="rule.list",
+        handler=rules.get,
+        summary="Show a permission rule, also one that holds no more",
+        result=PermissionRule, errors=(NotFound, StoreUnavailable),
+    ),
+    Route(
+        method="DELETE", path="/permission-rules/{rule_id}", action="rule.revoke",
+        handler=rules.revoke,
+        summary="Revoke a permission rule; it is kept, and decides nothing any more",
+        status=204, errors=(NotFound, StoreUnavailable),
     ),
     # ── the feed ─────────────────────────────────────────────────────────────────────────────
     Route(

@@ -14,6 +14,7 @@ from agor.daemon.services.identity import Identity
 from agor.daemon.services.permissions import Permissions
 from agor.daemon.services.principal import Principal
 from agor.daemon.services.receipts import Receipts
+from agor.daemon.services.rules.rules import Rules
 from agor.daemon.services.sessions import Sessions
 from agor.daemon.services.shares import Shares
 from agor.daemon.services.sign_ins import SignIns
@@ -32,6 +33,7 @@ class Services:
     task_stops: TaskStops
     shares: Shares
     permissions: Permissions
+    rules: Rules
     conversations: Conversations
     receipts: Receipts
     feed: Feed

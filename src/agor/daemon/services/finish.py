@@ -10,7 +10,7 @@ from agor.daemon.pool.ending import Ending
 from agor.daemon.services import states, views
 from agor.daemon.services.line import Entry
 from agor.daemon.services.live import LiveSession, Turn
-from agor.daemon.services.permissions import Permissions
+from agor.daemon.services.questions import Questions
 from agor.daemon.services.receipts import Receipt
 from agor.daemon.services.runs import Run
 from agor.daemon.services.stamps import now
@@ -39,10 +39,10 @@ def result_of(problem: Problem, *, stopped: bool = False) -> TaskResult:
 class Finisher:
     """Ends tasks: state, token and open questions in one commit."""
 
-    def __init__(self, tokens: Tokens, permissions: Permissions, metrics: Metrics) -> None:
+    def __init__(self, tokens: Tokens, questions: Questions, metrics: Metrics) -> None:
         self._metrics = metrics
         self._tokens = tokens
-        self._permissions = permissions
+        self._questions = questions
 
     async def finish(
         self, run: Run, result: TaskResult, *, survivors: int | None = None, stopped: bool = False
@@ -74,13 +74,13 @@ class Finisher:
         entry.make_statements = lambda first: [messages.cut(live.row.number, row.task_id, first)]
         entry.also(*self._tokens.revoke(run.task_id))
         entry.tell("task", row.task_id, views.task_state(row))
-        withdrawn = self._permissions.withdraw(run.task_id, entry)
+        withdrawn = self._questions.withdraw(run.task_id, entry)
         changes = {}
         if agent_session_id not in (None, live.row.agent_session_id):
             changes["agent_session_id"] = agent_session_id
         await live.commit(entry, current=None, queue=live.queue, last=row.status, **changes)
-        self._permissions.withdrawn(withdrawn)
-        self._permissions.forget(run.task_id)
+        self._questions.withdrawn(withdrawn)
+        self._questions.forget(run.task_id)
 
 
 def _status(task: TaskRow, result: TaskResult) -> TaskStatus:

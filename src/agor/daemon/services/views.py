@@ -7,10 +7,11 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from agor.daemon.store.rows import PermissionRow, SessionRow, TaskRow
+from agor.daemon.store.rows import PermissionRow, RuleRow, SessionRow, TaskRow
 from agor.errors import Unprocessable
 from agor.protocol.api import Page, Permission, Session, Task, TaskState
 from agor.protocol.events import TaskResult
+from agor.protocol.rules import NewRule, PermissionRule
 
 Row = TypeVar("Row")
 View = TypeVar("View")
@@ -82,8 +83,46 @@ def permission(row: PermissionRow) -> Permission:
         decided_at=row.decided_at,
         decided_by=row.decided_by,
         reason=row.reason,
-        updated_input=None if row.updated_input is None else msgspec.json.decode(row.updated_input),
+        updated_input=_decoded(row.updated_input),
+        decided_rule=row.decided_rule,
     )
+
+
+def rule(row: RuleRow) -> PermissionRule:
+    """Show a rule."""
+    return PermissionRule(
+        rule_id=row.rule_id,
+        user_id=row.user_id,
+        effect=row.effect,
+        tool=row.tool,
+        scope=row.scope,
+        scope_id=row.scope_id,
+        input=_decoded(row.input),
+        exact_input=_decoded(row.exact_input),
+        reason=row.reason,
+        permission_id=row.permission_id,
+        created_at=row.created_at,
+        expires_at=row.expires_at,
+        revoked_at=row.revoked_at,
+    )
+
+
+def rule_to_send(row: RuleRow) -> NewRule:
+    """Show a rule as it can be made again."""
+    return NewRule(
+        effect=row.effect,
+        tool=row.tool,
+        scope=row.scope,
+        scope_id=None if row.scope == "user" else row.scope_id,
+        input=_decoded(row.input),
+        exact_input=_decoded(row.exact_input),
+        expires_at=row.expires_at,
+        reason=row.reason,
+    )
+
+
+def _decoded(written: bytes | None) -> Any:
+    return None if written is None else msgspec.json.decode(written)
 
 
 #: What the large members of a page may have together.

@@ -10,7 +10,7 @@ from agor.daemon.store.shares import Circle
 _INSERT = mapping.insert("permission_requests", PermissionRow, "permission_id")
 _DECIDE = (
     "UPDATE permission_requests SET status = ?, decided_at = ?, decided_by = ?, reason = ?,"
-    " updated_input = ? WHERE permission_id = ?"
+    " updated_input = ?, decided_rule = ? WHERE permission_id = ?"
 )
 _SELECT = (
     f"SELECT {mapping.columns(PermissionRow, 'p.')}"  # noqa: S608 - names of ours
@@ -28,7 +28,7 @@ def insert(row: PermissionRow) -> Statement:
 def decide(row: PermissionRow) -> Statement:
     """Store what became of a request."""
     decision = (row.status, row.decided_at, row.decided_by, row.reason, row.updated_input)
-    return Statement(_DECIDE, (*decision, row.permission_id))
+    return Statement(_DECIDE, (*decision, row.decided_rule, row.permission_id))
 
 
 async def get(store: Store, permission_id: str) -> PermissionRow | None:

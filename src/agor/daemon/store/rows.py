@@ -209,8 +209,10 @@ class RuleRow(Struct, frozen=True, kw_only=True):
     created_at: int
     expires_at: int | None
     revoked_at: int | None
-    #: JSON: patterns by member of the tool's input.
+    #: JSON: patterns by member of the tool's input; none if there is an exact one.
     input: bytes | None
+    #: JSON, in the one way that it is always written: the only input that it is about.
+    exact_input: bytes | None
 
 
 class RepoRow(Struct, frozen=True, kw_only=True):

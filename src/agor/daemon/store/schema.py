@@ -87,6 +87,7 @@ permission_rules = Table(
     _number("expires_at", optional=True),
     _number("revoked_at", optional=True),
     _json("input", optional=True),
+    _json("exact_input", optional=True),
     Index("ix_permission_rules_user", "user_id", "created_at", "rule_id"),
 )
 

@@ -53,6 +53,10 @@ def delete(row: SessionRow) -> list[Statement]:
             Statement(f"DELETE FROM {table} WHERE session_id = ?", (row.session_id,))  # noqa: S608
             for table in _BY_ID
         ),
+        Statement(
+            "DELETE FROM permission_rules WHERE scope = 'session' AND scope_id = ?",
+            (row.session_id,),
+        ),
     ]
 
 
@@ -89,6 +93,18 @@ async def page(
         (*values, limit),
     )
     return [_read(row) for row in found]
+
+
+async def workspaces(store: Store, session_ids: list[str]) -> dict[str, str]:
+    """Tell where these sessions work, as far as they are there."""
+    if not session_ids:
+        return {}
+    marks = ", ".join("?" * len(session_ids))
+    found = await store.read(
+        f"SELECT session_id, workspace FROM sessions WHERE session_id IN ({marks})",  # noqa: S608
+        tuple(session_ids),
+    )
+    return dict(found)
 
 
 async def last_number(store: Store) -> int:

@@ -98,6 +98,7 @@ def _create_rules() -> None:
         sa.Column("expires_at", sa.BigInteger),
         sa.Column("revoked_at", sa.BigInteger),
         sa.Column("input", sa.LargeBinary),
+        sa.Column("exact_input", sa.LargeBinary),
         sa.PrimaryKeyConstraint("rule_id", name="pk_permission_rules"),
     )
     op.create_index(

@@ -1,0 +1,1 @@
+"""Permission rules: answers that people gave in advance."""
