@@ -222,7 +222,7 @@ async def test_a_change_is_audited_with_it_and_told_after_it(served: Served) -> 
     witness = Witness(served.daemon)
     user_id = (await add(served, "ada"))["user_id"]
     told: list[tuple[UserRow, list[str]]] = []
-    served.daemon.people.on_change.append(lambda row: told.append((row, witness.actions)))
+    served.daemon.people.on_change.append(lambda _, row: told.append((row, witness.actions)))
     path = f"/users/{user_id}"
     await served.ask.patch(path, json={"role": "viewer", "unix_username": SOMEBODY})
     record, detail = witness.last("user.changed")
@@ -241,10 +241,10 @@ async def test_a_change_is_audited_with_it_and_told_after_it(served: Served) -> 
 async def test_a_listener_that_fails_stops_nothing(served: Served) -> None:
     told: list[str] = []
 
-    def fail(row: UserRow) -> None:
+    def fail(before: UserRow, row: UserRow) -> None:
         raise ValueError("broken")
 
-    served.daemon.people.on_change += [fail, lambda row: told.append(row.name)]
+    served.daemon.people.on_change += [fail, lambda _, row: told.append(row.name)]
     user_id = (await add(served, "ada"))["user_id"]
     answer = await served.ask.patch(f"/users/{user_id}", json={"disabled": True})
     assert answer.status_code == 200
