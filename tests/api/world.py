@@ -128,7 +128,7 @@ class World:
         return token_id
 
     async def rule(self, owner: Person) -> str:
-        new = {"effect": "allow", "tool": "Read", "scope": "user"}
+        new = {"effect": "allow", "tool": "Read", "scope": "user", "input": {}}
         rule_id: str = (await self.ask(owner, "POST", "/permission-rules", new))["rule_id"]
         return rule_id
 
