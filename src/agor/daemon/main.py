@@ -23,7 +23,10 @@ from agor.daemon.pool.pool import Pool
 from agor.daemon.pool.settings import PoolSettings
 from agor.daemon.services import access
 from agor.daemon.services.accounts import Accounts
+from agor.daemon.services.anchoring import Anchoring
+from agor.daemon.services.anchors import AnchorFile
 from agor.daemon.services.api_tokens import ApiTokens
+from agor.daemon.services.audit_log import AuditLog
 from agor.daemon.services.conversations import Conversations
 from agor.daemon.services.departures import Departures
 from agor.daemon.services.dispatch import Dispatcher
@@ -42,6 +45,7 @@ from agor.daemon.services.receipts import Receipts
 from agor.daemon.services.records import StoreRecords
 from agor.daemon.services.recovery import Recovery
 from agor.daemon.services.refusals import Refusals
+from agor.daemon.services.refused_tokens import RefusedTokens
 from agor.daemon.services.revocations import Revocations
 from agor.daemon.services.runs import Runs
 from agor.daemon.services.sessions import Sessions
@@ -55,6 +59,7 @@ from agor.daemon.services.throttle import Throttle
 from agor.daemon.services.tokens import Tokens
 from agor.daemon.services.upkeep import Upkeep
 from agor.daemon.store import connect
+from agor.daemon.store.migrate import HEAD
 from agor.execution import ExecutionEnvironment
 from agor.executor.server import Executor, Options
 from agor.home import Home
@@ -81,6 +86,7 @@ class Daemon:
         self.store = connect(config.database.url)
         self.revocations = Revocations()
         self._make_ways_in()
+        self._make_audit()
         self.lives = LiveSessions(self.store, self.metrics)
         self.runs = Runs()
         self.tokens = Tokens(
@@ -90,7 +96,7 @@ class Daemon:
         self.finisher = Finisher(self.tokens, self.permissions, self.metrics)
         self.intake = Intake(
             self.store, self.people, self.runs, self.tokens, self.permissions, NoKeys(),
-            self.finisher,
+            self.finisher, self.refused_tokens,
             outbox_bytes=execution.outbox_bytes, max_line=execution.max_line_bytes,
         )  # fmt: skip
         self.intake.end_executor = self._end_executor
@@ -128,10 +134,18 @@ class Daemon:
         )
         self.upkeep = Upkeep(self.api_tokens, self.sign_ins, self.refusals)
 
+    def _make_audit(self) -> None:
+        """Make what keeps the audit log and shows it."""
+        anchors = AnchorFile(self._home.anchor_file)
+        self.records = StoreRecords(self.store, self.people)
+        self.refused_tokens = RefusedTokens(self.store, self.records)
+        self.anchoring = Anchoring(self.store, anchors, self.refused_tokens)
+        self.audit = AuditLog(self.store, self.people, anchors)
+
     def _make_executors(self) -> Pool | DirectExecutors:
         settings = pool_settings(self._config, self._home)
         ended = self.intake.executor_ended
-        pool = Pool(settings, self.intake, StoreRecords(self.store), on_end=ended)
+        pool = Pool(settings, self.intake, self.records, on_end=ended)
         if self._config.execution.use_executor:
             return pool
         options = Options(
@@ -157,6 +171,7 @@ class Daemon:
             sign_ins=self.sign_ins,
             signing_in=self.signing_in,
             identity=Identity(self.people, self.api_tokens, self.sign_ins),
+            audit=self.audit,
             executors=self._executors_of,
             health=self.health,
             metrics=self.metrics,
@@ -208,6 +223,8 @@ class Daemon:
             Check(name="store", ok=self.store.available, detail=store),
             Check(name="executors", ok=True, detail=self.executors.kind),
         ]
+        if (fault := self.anchoring.fault) is not None:
+            checks.append(Check(name="audit", ok=False, detail=f"{fault}: agor audit verify"))
         well = all(check.ok for check in checks)
         return Health(
             status="stopping" if self._stopping else "ok" if well else "degraded",
@@ -231,6 +248,7 @@ class Daemon:
                 check_host(host, can_sign_in=self.people.can_sign_in)
             await self.api_tokens.open()
             await self.sign_ins.open()
+            await self.anchoring.begin(**self._facts())
             await self.lives.open()
             recovery = Recovery(
                 self.store, self.lives, self.runs, self.tokens, self.permissions, self.finisher,
@@ -249,7 +267,18 @@ class Daemon:
                 await self._wind_down()
         finally:
             self.passwords.close()
+            await self.anchoring.end(drain=self._config.daemon.drain_on_stop)
             await self.store.close()
+
+    def _facts(self) -> dict[str, object]:
+        """Tell how the daemon is set up, as far as it matters for who may do what."""
+        execution = self._config.execution
+        return {
+            "schema": HEAD,
+            "executors": self.executors.kind,
+            "run_as_unix_user": execution.run_as_unix_user,
+            "executor_unix_user": execution.executor_unix_user,
+        }
 
     @contextlib.asynccontextmanager
     async def serving(self, host: str, port: int) -> AsyncIterator[str]:
