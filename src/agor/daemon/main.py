@@ -223,9 +223,10 @@ class Daemon:
             Check(name="store", ok=self.store.available, detail=store),
             Check(name="executors", ok=True, detail=self.executors.kind),
         ]
+        well = all(check.ok for check in checks)
+        # It must be seen, and is no reason to take no work.
         if (fault := self.anchoring.fault) is not None:
             checks.append(Check(name="audit", ok=False, detail=f"{fault}: agor audit verify"))
-        well = all(check.ok for check in checks)
         return Health(
             status="stopping" if self._stopping else "ok" if well else "degraded",
             version=agor.__version__,

@@ -25,6 +25,8 @@ log = structlog.get_logger("agor.audit")
 
 #: Seconds between two anchors.
 _INTERVAL = 60.0
+#: Seconds that the daemon's end may take to be noted.
+_PATIENCE = 5.0
 _HINT = "agor audit verify says more. After a copy of the database was put back this is expected."
 
 
@@ -56,11 +58,12 @@ class Anchoring:
         self._rounds.cancel()
         await asyncio.wait((self._rounds,))
         try:
-            await self._refused.flush()
-            await self._store.commit(Write(records=[record("daemon.stopped", **facts)]))
-            await self._anchor()
-        except StoreError as error:
-            log.warning("end_not_noted", why=error.message)
+            async with asyncio.timeout(_PATIENCE):
+                await self._refused.flush()
+                await self._store.commit(Write(records=[record("daemon.stopped", **facts)]))
+                await self._anchor()
+        except (StoreError, TimeoutError) as error:
+            log.warning("end_not_noted", why=str(error) or "the database does not answer")
 
     async def _go_round(self) -> None:
         while True:
@@ -75,7 +78,7 @@ class Anchoring:
     def _tidy(self) -> None:
         try:
             self._file.thin_out()
-            self._last = max(self._file.read(), default=None, key=lambda anchor: anchor.number)
+            self._last = next(reversed(self._file.read()), None)
         except BadInput as error:
             self._say(error.message)
 

@@ -88,7 +88,7 @@ class AuditLog:
                 f"user: nobody is called {quoted(wanted.user)}",
                 hint=f"What nobody did is found by {DAEMON} and {STRANGER}.",
             )
-        return row and row.user_id, wanted.user
+        return None if row is None else row.user_id, wanted.user
 
 
 def entry_of(row: AuditRow) -> AuditEntry:
