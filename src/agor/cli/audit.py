@@ -111,7 +111,7 @@ def _show(found: AuditVerification, home: Home, *, offline: bool) -> None:
     words = "the audit log is as it was written" if fault is None else printable(fault.what)
     console.print(Text.assemble((sign, style), " ", (words, style if fault else "")))
     facts = [
-        ("checked", f"{found.checked} records, {found.anchors} anchors"),
+        ("checked", f"{_count(found.checked, 'record')}, {_count(found.anchors, 'anchor')}"),
         ("last", f"{found.number} {found.hash}"),
     ]
     if fault is not None:
@@ -145,6 +145,10 @@ def _line(entry: AuditEntry) -> Text:
     line.plain = printable(line.plain).replace("\n", " ")
     line.rstrip()
     return line
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}{'' if number == 1 else 's'}"
 
 
 def _brief(value: object) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 import structlog
 
 import agor
-from agor.daemon.services.anchors import Anchor, AnchorFile
+from agor.daemon.services.anchors import Anchor, AnchorFile, to_spare
 from agor.daemon.services.audit import record
 from agor.daemon.services.refused_tokens import RefusedTokens
 from agor.daemon.store import audit
@@ -25,6 +25,8 @@ log = structlog.get_logger("agor.audit")
 
 #: Seconds between two anchors.
 _INTERVAL = 60.0
+#: So many are noted before it is looked whether the file is too long.
+_TIDY_AFTER = 500
 #: Seconds that the daemon's end may take to be noted.
 _PATIENCE = 5.0
 _HINT = "agor audit verify says more. After a copy of the database was put back this is expected."
@@ -38,13 +40,15 @@ class Anchoring:
         self._file = file
         self._refused = refused
         self._last: Anchor | Link | None = None
+        #: Anchors that we have noted.
+        self._noted = 0
         self._rounds: asyncio.Task[None] | None = None
         #: What is wrong with the log, as far as it was seen.
         self.fault: str | None = None
 
     async def begin(self, **facts: Any) -> None:
         """The daemon starts: look at the last anchor, and write down the start."""
-        await asyncio.to_thread(self._tidy)
+        self._last = next(reversed(await self._tidy()), None)
         await self._look()
         started = record("daemon.started", version=agor.__version__, **facts)
         await self._store.commit(Write(records=[started]))
@@ -72,15 +76,27 @@ class Anchoring:
                 await self._refused.flush()
                 await self._look()
                 await self._anchor()
+                if self._noted % _TIDY_AFTER == 0:
+                    await self._tidy()
             except StoreError as error:
                 log.warning("not_anchored", why=error.message)
 
-    def _tidy(self) -> None:
+    async def _tidy(self) -> list[Anchor]:
+        """Keep the file small; gives what is in it."""
         try:
-            self._file.thin_out()
-            self._last = next(reversed(self._file.read()), None)
+            anchors = await asyncio.to_thread(self._file.read)
+            spare = {
+                anchor
+                for anchor in to_spare(anchors)
+                if await audit.hash_at(self._store, anchor.number) == anchor.hash
+            }
+            if spare:
+                anchors = [anchor for anchor in anchors if anchor not in spare]
+                await asyncio.to_thread(self._file.write, anchors)
         except BadInput as error:
             self._say(error.message)
+            return []
+        return anchors
 
     async def _look(self) -> None:
         """See that what was anchored last is still there."""
@@ -109,6 +125,7 @@ class Anchoring:
         except BadInput as error:
             log.warning("not_anchored", why=error.message)
             return
+        self._noted += 1
         self._last = head
 
     def _say(self, fault: str) -> None:

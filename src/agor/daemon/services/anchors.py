@@ -5,8 +5,8 @@ and then the daemon notes `number hash time` of the last record in `audit.anchor
 synced. Whoever changes the log must change this file too; a copy of its last line elsewhere (paper
 will do) shows even that.
 
-An anchor that fits vouches for all records before it, so old ones may be thinned out: they only say
-since when something is wrong.
+An anchor that fits vouches for all records before it, so old ones that fit may be thinned out: they
+only say since when something is wrong. One that does not fit stays for ever.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from agor import private
 from agor.daemon.store.chain import Link
 from agor.errors import BadInput
 
-#: From so many lines on the file is thinned out, to about half of them.
+#: With more than so many the file is thinned out.
 MOST = 4000
 #: So many of the newest always stay.
 _NEWEST = 1000
-#: The file is never read further. `MOST` lines are a tenth of it.
+#: The file is never read further. `MOST` lines are a twentieth of it.
 _MOST_BYTES = 8 * 1024 * 1024
 _LINE = re.compile(rb"([0-9]{1,18}) ([0-9a-f]{64}) ([0-9T:.-]{10,40}Z)")
 
@@ -82,10 +82,9 @@ class AnchorFile:
             if fresh:
                 private.sync_folder(self.path.parent)
 
-    def thin_out(self) -> None:
-        """Keep the file small: see `thinned`."""
-        if len(lines := self._lines()) > MOST:
-            private.write(self.path, b"".join(line + b"\n" for line in thinned(lines)))
+    def write(self, anchors: Sequence[Anchor]) -> None:
+        """Have these in the file and no others, or leave it as it is."""
+        private.write(self.path, b"".join(anchor.line for anchor in anchors))
 
     def _lines(self) -> list[bytes]:
         """Give the whole lines; a last one that was cut off by a crash is none."""
@@ -99,10 +98,9 @@ class AnchorFile:
         return data.split(b"\n")[:-1]
 
 
-def thinned(lines: Sequence[bytes]) -> list[bytes]:
-    """Leave out every other one of the old ones; the first and the newest stay."""
-    old, new = lines[:-_NEWEST], lines[-_NEWEST:]
-    return [*old[::2], *new]
+def to_spare(anchors: Sequence[Anchor]) -> list[Anchor]:
+    """Name those that a file with too many can do without, if they fit: every other old one."""
+    return list(anchors[:-_NEWEST][1::2]) if len(anchors) > MOST else []
 
 
 def _end_line(fd: int) -> None:
