@@ -104,11 +104,11 @@ async def test_an_executor_that_floods_with_bad_tokens_does_not_fill_the_log(fol
         session = await desk.session()
         await desk.prompt(session, "hello")
         await soon(flooded.wait())
-        await soon(desk.daemon.refusals.settled())
+        await soon(desk.daemon.refused_tokens.settled())
         [first] = await rows(desk, "session_token.")
         assert first.result == "refused"
         await desk.daemon.executors.stop(session, "enough")
-        await soon(desk.daemon.refusals.settled())
+        await soon(desk.daemon.refused_tokens.settled())
         noted = [audit_log.entry_of(row) for row in await rows(desk, "session_token.")]
         assert len(noted) == 2
         assert sum(entry.detail["times"] for entry in noted) == 200
