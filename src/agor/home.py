@@ -4,6 +4,7 @@ HOME/                  made 0700; nobody else may write to it
   config.yaml          0600; see agor.config
   token                0600; opens the API
   agor.db              the database, unless it is elsewhere
+  audit.anchors        0600; what the audit log was, outside of the database
   logs/daemon.log      0700; of a daemon that was started in the background
   run/                 0700; sockets and whatever else has no meaning after a restart
     daemon.lock        locked for life by the daemon; holds its pid and start
@@ -68,6 +69,7 @@ class Home:
         self.folder = folder.absolute()
         self.config_file = self.folder / "config.yaml"
         self.token_file = self.folder / "token"
+        self.anchor_file = self.folder / "audit.anchors"
         self.runtime = self.folder / "run"
         self.log_file = self.folder / "logs" / "daemon.log"
         self.lock_file = self.runtime / "daemon.lock"

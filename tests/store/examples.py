@@ -6,6 +6,7 @@ from typing import Any
 
 from agor.daemon.store.base import EventRun, Statement, Store, Write
 from agor.daemon.store.rows import (
+    AuditRecord,
     MessageRow,
     PermissionRow,
     ReceiptRow,
@@ -166,6 +167,22 @@ def a_user(name: str = "user-1", **members: Any) -> UserRow:
             "role": "owner",
             "unix_username": None,
             "created_at": 1_700_000_000_000,
+            **members,
+        }
+    )
+
+
+def a_record(subject: str | None = "thing-1", **members: Any) -> AuditRecord:
+    return AuditRecord(
+        **{
+            "at": 1_700_000_000_000,
+            "actor_id": "user-1",
+            "actor": ODD,
+            "action": "thing.done",
+            "session_id": None,
+            "subject": subject,
+            "result": "ok",
+            "detail": b'{"how":"well"}',
             **members,
         }
     )

@@ -12,6 +12,7 @@ from weakref import WeakSet
 from msgspec import UNSET, UnsetType
 
 from agor.client.address import Find, fixed, of_home
+from agor.client.audit import AuditCalls
 from agor.client.calls import Calls
 from agor.client.feed import Feed, until_ended
 from agor.client.ids import in_path
@@ -68,6 +69,7 @@ class Client:
         self._find = find or (lambda: address)
         self._reconnect_timeout = reconnect_timeout
         self._calls = Calls(self._find, attempts)
+        self.audit = AuditCalls(self._calls)
         self._feeds: WeakSet[Feed] = WeakSet()
         self.users = Users(self._calls)
         self.tokens = Tokens(self._calls)

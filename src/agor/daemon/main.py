@@ -23,7 +23,10 @@ from agor.daemon.pool.pool import Pool
 from agor.daemon.pool.settings import PoolSettings
 from agor.daemon.services import access
 from agor.daemon.services.accounts import Accounts
+from agor.daemon.services.anchoring import Anchoring
+from agor.daemon.services.anchors import AnchorFile
 from agor.daemon.services.api_tokens import ApiTokens
+from agor.daemon.services.audit_log import AuditLog
 from agor.daemon.services.conversations import Conversations
 from agor.daemon.services.departures import Departures
 from agor.daemon.services.dispatch import Dispatcher
@@ -42,6 +45,7 @@ from agor.daemon.services.receipts import Receipts
 from agor.daemon.services.records import StoreRecords
 from agor.daemon.services.recovery import Recovery
 from agor.daemon.services.refusals import Refusals
+from agor.daemon.services.refused_tokens import RefusedTokens
 from agor.daemon.services.revocations import Revocations
 from agor.daemon.services.rules.rules import Rules
 from agor.daemon.services.runs import Runs
@@ -56,6 +60,7 @@ from agor.daemon.services.throttle import Throttle
 from agor.daemon.services.tokens import Tokens
 from agor.daemon.services.upkeep import Upkeep
 from agor.daemon.store import connect
+from agor.daemon.store.migrate import HEAD
 from agor.execution import ExecutionEnvironment
 from agor.executor.server import Executor, Options
 from agor.home import Home
@@ -82,6 +87,7 @@ class Daemon:
         self.store = connect(config.database.url)
         self.revocations = Revocations()
         self._make_ways_in()
+        self._make_audit()
         self.lives = LiveSessions(self.store, self.metrics)
         self.runs = Runs()
         self.tokens = Tokens(
@@ -94,7 +100,7 @@ class Daemon:
         self.finisher = Finisher(self.tokens, self.permissions.questions, self.metrics)
         self.intake = Intake(
             self.store, self.people, self.runs, self.tokens, self.permissions, NoKeys(),
-            self.finisher,
+            self.finisher, self.refused_tokens,
             outbox_bytes=execution.outbox_bytes, max_line=execution.max_line_bytes,
         )  # fmt: skip
         self.intake.end_executor = self._end_executor
@@ -132,10 +138,18 @@ class Daemon:
         )
         self.upkeep = Upkeep(self.api_tokens, self.sign_ins, self.refusals)
 
+    def _make_audit(self) -> None:
+        """Make what keeps the audit log and shows it."""
+        anchors = AnchorFile(self._home.anchor_file)
+        self.records = StoreRecords(self.store, self.people)
+        self.refused_tokens = RefusedTokens(self.store, self.records)
+        self.anchoring = Anchoring(self.store, anchors, self.refused_tokens)
+        self.audit = AuditLog(self.store, self.people, anchors)
+
     def _make_executors(self) -> Pool | DirectExecutors:
         settings = pool_settings(self._config, self._home)
         ended = self.intake.executor_ended
-        pool = Pool(settings, self.intake, StoreRecords(self.store), on_end=ended)
+        pool = Pool(settings, self.intake, self.records, on_end=ended)
         if self._config.execution.use_executor:
             return pool
         options = Options(
@@ -162,6 +176,7 @@ class Daemon:
             sign_ins=self.sign_ins,
             signing_in=self.signing_in,
             identity=Identity(self.people, self.api_tokens, self.sign_ins),
+            audit=self.audit,
             executors=self._executors_of,
             health=self.health,
             metrics=self.metrics,
@@ -214,6 +229,9 @@ class Daemon:
             Check(name="executors", ok=True, detail=self.executors.kind),
         ]
         well = all(check.ok for check in checks)
+        # It must be seen, and is no reason to take no work.
+        if (fault := self.anchoring.fault) is not None:
+            checks.append(Check(name="audit", ok=False, detail=f"{fault}: agor audit verify"))
         return Health(
             status="stopping" if self._stopping else "ok" if well else "degraded",
             version=agor.__version__,
@@ -236,6 +254,7 @@ class Daemon:
                 check_host(host, can_sign_in=self.people.can_sign_in)
             await self.api_tokens.open()
             await self.sign_ins.open()
+            await self.anchoring.begin(**self._facts())
             await self.lives.open()
             await self.rules.open()
             recovery = Recovery(
@@ -255,7 +274,18 @@ class Daemon:
                 await self._wind_down()
         finally:
             self.passwords.close()
+            await self.anchoring.end(drain=self._config.daemon.drain_on_stop)
             await self.store.close()
+
+    def _facts(self) -> dict[str, object]:
+        """Tell how the daemon is set up, as far as it matters for who may do what."""
+        execution = self._config.execution
+        return {
+            "schema": HEAD,
+            "executors": self.executors.kind,
+            "run_as_unix_user": execution.run_as_unix_user,
+            "executor_unix_user": execution.executor_unix_user,
+        }
 
     @contextlib.asynccontextmanager
     async def serving(self, host: str, port: int) -> AsyncIterator[str]:

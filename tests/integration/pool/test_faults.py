@@ -16,6 +16,7 @@ import pytest
 from tests.integration.pool.side import PATIENCE, Side, claim, left_in, open_files, pool_in, soon
 from tests.integration.pool.test_deaths import family_of, launcher_of
 
+from agor.daemon.pool.ending import Ending
 from agor.daemon.pool.places import Places
 from agor.daemon.pool.pool import Pool
 from agor.daemon.pool.records import ExecutorRecord, FileRecords
@@ -36,9 +37,9 @@ class FailingRecords(FileRecords):
         self._fail_if_full("save")
         await super().save(record)
 
-    async def remove(self, executor_id: str) -> None:
+    async def ended(self, ending: Ending) -> None:
         self._fail_if_full("remove")
-        await super().remove(executor_id)
+        await super().ended(ending)
 
     def _fail_if_full(self, what: str) -> None:
         if self.full_for == what:

@@ -22,6 +22,7 @@ Cursor = Annotated[
 Sequence = Annotated[
     int, Meta(ge=0, le=2**63 - 1, description="Begin behind this event of the feed.")
 ]
+Time = Annotated[int, Meta(ge=0, le=2**53)]
 
 
 WhoseSessions = Annotated[
@@ -79,6 +80,44 @@ class RuleExportQuery(Sent):
     """Whose permission rules."""
 
     user_id: Annotated[Id, Meta(description="Somebody else's, for admins.")] | None = None
+
+
+class AuditQuery(PageQuery):
+    """Which records of the audit log; all of it must hold."""
+
+    user_id: Id | None = None
+    user: (
+        Annotated[
+            str,
+            Meta(
+                min_length=1,
+                max_length=256,
+                pattern=r"^[^\x00]*$",
+                description="By name; also `daemon` and `stranger`.",
+            ),
+        ]
+        | None
+    ) = None
+    session_id: Id | None = None
+    action: (
+        Annotated[
+            str,
+            Meta(
+                max_length=64,
+                pattern=r"^[a-z_]+\.[a-z_]*$",
+                description="One action, or with a dot at its end all that begin so.",
+            ),
+        ]
+        | None
+    ) = None
+    after: Annotated[Time, Meta(description="From this time on.")] | None = None
+    before: Annotated[Time, Meta(description="Until just before this time.")] | None = None
+
+
+class VerificationQuery(Sent):
+    """From where on."""
+
+    cursor: Cursor | None = None
 
 
 class FeedQuery(Sent):

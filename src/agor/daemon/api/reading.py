@@ -83,6 +83,8 @@ class QueryReader:
 def _is_number(kind: inspect.Type) -> bool:
     # A member with a description has it around its type.
     inner = kind.type if isinstance(kind, inspect.Metadata) else kind
+    if isinstance(inner, inspect.UnionType):
+        return any(map(_is_number, inner.types))
     return isinstance(inner, inspect.IntType)
 
 

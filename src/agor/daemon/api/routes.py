@@ -5,6 +5,7 @@ from __future__ import annotations
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from agor.daemon.api import (
+    audit,
     auth,
     documents,
     executors,
@@ -20,6 +21,7 @@ from agor.daemon.api import (
     users,
 )
 from agor.daemon.api.forms import (
+    AuditQuery,
     FeedQuery,
     Liveness,
     PageQuery,
@@ -30,6 +32,7 @@ from agor.daemon.api.forms import (
     SessionsQuery,
     TasksQuery,
     TokensQuery,
+    VerificationQuery,
 )
 from agor.daemon.api.route import WEBSOCKET, Route
 from agor.errors import (
@@ -59,6 +62,7 @@ from agor.protocol.api import (
     TaskMove,
     TaskStop,
 )
+from agor.protocol.audit import AuditEntry, AuditVerification
 from agor.protocol.people import (
     ApiToken,
     MadeToken,
@@ -341,6 +345,22 @@ ROUTES: list[Route] = [
         method="GET", path="/auth/me", action="user.view",
         handler=auth.me,
         summary="Tell who you are", result=Me,
+    ),
+    # ── the audit log ────────────────────────────────────────────────────────────────────────
+    Route(
+        method="GET", path="/audit", action="audit.view",
+        handler=audit.page,
+        summary="List what happened, the newest first",
+        query=AuditQuery, result=Page[AuditEntry], errors=(Unprocessable, StoreUnavailable),
+    ),
+    Route(
+        method="GET", path="/audit/verification", action="audit.view",
+        handler=audit.verify,
+        summary="Verify a part of the audit log",
+        details="Begins at its first record, or where the cursor says, and goes on for a bounded "
+        "number of records. All is verified once an answer has neither `fault` nor `next_cursor`.",
+        query=VerificationQuery, result=AuditVerification,
+        errors=(Unprocessable, StoreUnavailable),
     ),
     # ── the daemon itself ────────────────────────────────────────────────────────────────────
     Route(

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from agor.daemon.metrics import Metrics
 from agor.daemon.services.accounts import Accounts
 from agor.daemon.services.api_tokens import ApiTokens
+from agor.daemon.services.audit_log import AuditLog
 from agor.daemon.services.conversations import Conversations
 from agor.daemon.services.feed import Feed
 from agor.daemon.services.identity import Identity
@@ -42,6 +43,7 @@ class Services:
     sign_ins: SignIns
     signing_in: SigningIn
     identity: Identity
+    audit: AuditLog
     #: Lists those that run now, as far as this person may know of them.
     executors: Callable[[Principal], list[ExecutorInfo]]
     health: Callable[[], Health]

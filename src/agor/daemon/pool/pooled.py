@@ -291,7 +291,7 @@ class PooledExecutor:
                 await self._cgroup.remove()
             if survivors == 0:
                 self.folder.remove()
-                await self._parts.records.remove(self.executor_id)
+            await self._parts.records.ended(told)
         except Exception:
             # The next daemon cleans up; whoever waits for this end must not wait for that.
             self.log.exception("not_cleaned_up")

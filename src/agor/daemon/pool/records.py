@@ -9,6 +9,7 @@ from typing import Protocol
 import msgspec
 from msgspec import Struct
 
+from agor.daemon.pool.ending import Ending
 from agor.protocol.launching import Family
 
 
@@ -29,8 +30,8 @@ class Records(Protocol):
     async def save(self, record: ExecutorRecord) -> None:
         """Keep a record."""
 
-    async def remove(self, executor_id: str) -> None:
-        """Forget one; it may be gone already."""
+    async def ended(self, ending: Ending) -> None:
+        """Forget one of which nothing is left; it may be forgotten already."""
 
     async def load(self) -> list[ExecutorRecord]:
         """List all that are kept."""
@@ -52,9 +53,10 @@ class FileRecords:
         fresh.write_bytes(msgspec.json.encode(record))
         fresh.replace(path)
 
-    async def remove(self, executor_id: str) -> None:
+    async def ended(self, ending: Ending) -> None:
         """Remove its file."""
-        (self._folder / f"{executor_id}.json").unlink(missing_ok=True)
+        if ending.survivors == 0:
+            (self._folder / f"{ending.executor_id}.json").unlink(missing_ok=True)
 
     async def load(self) -> list[ExecutorRecord]:
         """Read every file; one that cannot be read is as good as none."""

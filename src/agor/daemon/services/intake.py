@@ -20,6 +20,7 @@ from agor.daemon.services.finish import Finisher, describe_loss, result_of
 from agor.daemon.services.keys import Keys
 from agor.daemon.services.people import People
 from agor.daemon.services.permissions import Permissions
+from agor.daemon.services.refused_tokens import RefusedTokens
 from agor.daemon.services.runs import Run, Runs, StreamEntry
 from agor.daemon.services.stream import StreamWriter
 from agor.daemon.services.tokens import Tokens, hash_of
@@ -66,6 +67,7 @@ class Intake:
         permissions: Permissions,
         keys: Keys,
         finisher: Finisher,
+        refused: RefusedTokens,
         *,
         outbox_bytes: int,
         max_line: int,
@@ -77,6 +79,7 @@ class Intake:
         self._permissions = permissions
         self._keys = keys
         self._finisher = finisher
+        self._refused = refused
         # What an honest executor may have sent without an answer, and some more.
         self._most_held = 2 * outbox_bytes + 2 * max_line
         #: So much is acknowledged at once, long before an outbox is full.
@@ -120,7 +123,8 @@ class Intake:
             last = events[-1].sequence
             self._begin(self._settle_stranger(environment, token, task_id, last))
             return
-        self._tokens.check(token, environment.executor_id, task_id)
+        with self._refused.noting(environment.executor_id):
+            self._tokens.check(token, environment.executor_id, task_id)
         writer = StreamWriter(run, environment)
         try:
             writer.take(events)
@@ -182,7 +186,9 @@ class Intake:
         """Let go of events of a task that has ended; anybody else does not get away with them."""
         row = await self._known(environment, token)
         if row is None or row.task_id != task_id or row.executor_id != environment.executor_id:
-            self._cast_out(environment, "its session token is not known")
+            why = "its session token is not known"
+            self._refused.note(environment.executor_id, why)
+            self._cast_out(environment, why)
         elif self._runs.get(task_id) is None:
             environment.acknowledge(task_id, sequence)
 
@@ -201,9 +207,10 @@ class Intake:
         self, environment: ExecutionEnvironment, params: GetApiKeyParams
     ) -> GetApiKeyResult:
         """Give a key to a task, or refuse."""
-        grant = self._tokens.check(params.session_token, environment.executor_id)
-        self._people.check_enabled(grant.row.user_id)
-        use = self._tokens.use(grant)
+        with self._refused.noting(environment.executor_id):
+            grant = self._tokens.check(params.session_token, environment.executor_id)
+            self._people.check_enabled(grant.row.user_id)
+            use = self._tokens.use(grant)
         try:
             await self._store.commit(Write([use]))
         except StoreError:
@@ -215,7 +222,8 @@ class Intake:
         self, environment: ExecutionEnvironment, params: RequestPermissionParams
     ) -> RequestPermissionResult:
         """Ask whoever may decide it."""
-        self._tokens.check(params.session_token, environment.executor_id, params.task_id)
+        with self._refused.noting(environment.executor_id):
+            self._tokens.check(params.session_token, environment.executor_id, params.task_id)
         run = self._runs.get(params.task_id)
         if run is None:
             raise UnknownTask("this task has ended")
@@ -226,6 +234,7 @@ class Intake:
     def executor_ended(self, ending: Ending) -> None:
         """An executor is gone: so is what it had under way."""
         self._outcasts.discard(ending.executor_id)
+        self._refused.executor_ended(ending.executor_id)
         for run in self._runs.on(ending.executor_id):
             run.ending = ending
             self._begin(self._lost(run, ending))
@@ -261,3 +270,4 @@ class Intake:
         """Wait until nothing is under way."""
         while self._work:
             await asyncio.wait(self._work)
+        await self._refused.settled()

@@ -40,7 +40,14 @@ class Write(NamedTuple):
     records: Sequence[AuditRecord] = ()
 
 
-class Store(Protocol):
+class Reads(Protocol):
+    """What can be asked, and no more."""
+
+    async def read(self, sql: str, values: Row = ()) -> list[Row]:
+        """Ask one question."""
+
+
+class Store(Reads, Protocol):
     """A database. All of it may raise `StoreUnavailable`, and then nothing has happened.
 
     What can never be stored or asked is a bug of whoever asks, and a plain `StoreError`.
@@ -62,9 +69,6 @@ class Store(Protocol):
         Cancelling the caller does not take back what was handed in. It raises only when it is
         certain that nothing of it was stored.
         """
-
-    async def read(self, sql: str, values: Row = ()) -> list[Row]:
-        """Ask one question."""
 
     async def snapshot(self, questions: Sequence[Statement]) -> list[list[Row]]:
         """Ask several questions of one and the same moment."""

@@ -131,8 +131,12 @@ def refuse_all(group: list[Waiting], error: StoreError) -> dict[int, StoreError]
 
 def _measure(write: Write) -> tuple[int, int]:
     """Count the rows and the bytes of a write."""
-    rows = len(write.statements) + len(write.records)
-    size = sum(len(record.detail) for record in write.records)
+    rows = len(write.statements)
+    size = 0
+    # Most writes have none, and this is on everybody's way.
+    if write.records:
+        rows += len(write.records)
+        size = sum(len(record.detail) for record in write.records)
     for run in write.events:
         rows += len(run.bodies)
         size += sum(map(len, run.bodies))

@@ -255,3 +255,11 @@ class AuditRecord(Struct, frozen=True, kw_only=True):
     result: str
     #: JSON: the rest, by action.
     detail: bytes
+
+
+class AuditRow(AuditRecord, frozen=True, kw_only=True):
+    """A record with its place in the chain."""
+
+    number: int
+    #: Over the hash before and all of this row.
+    hash: bytes

@@ -50,7 +50,7 @@ class Readers:
         except TimeoutError:
             self._pool.terminate()
 
-    async def read(self, sql: str, values: Row) -> list[Row]:
+    async def read(self, sql: str, values: Row = ()) -> list[Row]:
         """Ask one question."""
 
         async def ask(connection: Connection) -> list[Row]:

@@ -6,13 +6,17 @@ that number tells afterwards whether it was.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
+from types import MappingProxyType
 
+from agor.daemon.store import audit
 from agor.daemon.store.base import Row, Statement, Write
+from agor.daemon.store.chain import GENESIS, Link, chained
 from agor.daemon.store.postgres import faults
 from agor.daemon.store.postgres.connection import Connection
 from agor.daemon.store.postgres.sql import translate
+from agor.daemon.store.rows import AuditRecord
 from agor.errors import StoreError
 
 _COLUMNS = ("session_number", "sequence", "body")
@@ -21,28 +25,49 @@ _COLUMNS = ("session_number", "sequence", "body")
 class OutcomeUnknownError(Exception):
     """The connection broke while the transaction was being committed."""
 
+    #: Those that are not in it in any case, by place.
+    refused: Mapping[int, StoreError] = MappingProxyType({})
 
-async def commit_together(connection: Connection, number: int, writes: Sequence[Write]) -> None:
-    """Commit all writes, or none."""
+
+async def commit_together(
+    connection: Connection, number: int, writes: Sequence[Write], head: Link | None
+) -> Link | None:
+    """Commit all writes, or none; gives where the audit log ends now, if that is known.
+
+    `head` is where it ended before; none if that has to be looked up.
+    """
     await _begin(connection, number)
     statements = [statement for write in writes for statement in write.statements]
     await _execute(connection, statements)
     await _copy(connection, [row for write in writes for row in _rows(write)])
+    if records := [record for write in writes for record in write.records]:
+        head = await _append(connection, head or await _head(connection), records)
     await _commit(connection)
+    return head
 
 
 async def commit_each(
     connection: Connection, number: int, writes: Sequence[Write]
-) -> dict[int, StoreError]:
-    """Commit the writes that can be stored; return what is wrong with the others, by place."""
+) -> tuple[dict[int, StoreError], Link]:
+    """Commit the writes that can be stored; return what is wrong with the others, by place.
+
+    Where the audit log ends is looked up, and given as it is afterwards.
+    """
     refused: dict[int, StoreError] = {}
     await _begin(connection, number)
+    head = await _head(connection)
     for place, write in enumerate(writes):
-        error = await _attempt(connection, write)
-        if error is not None:
-            refused[place] = error
-    await _commit(connection)
-    return refused
+        outcome = await _attempt(connection, write, head)
+        if isinstance(outcome, Link):
+            head = outcome
+        else:
+            refused[place] = outcome
+    try:
+        await _commit(connection)
+    except OutcomeUnknownError as error:
+        error.refused = refused
+        raise
+    return refused, head
 
 
 async def roll_back(connection: Connection) -> None:
@@ -66,19 +91,34 @@ async def _commit(connection: Connection) -> None:
     assert outcome == "COMMIT", outcome
 
 
-async def _attempt(connection: Connection, write: Write) -> StoreError | None:
+async def _attempt(connection: Connection, write: Write, head: Link) -> Link | StoreError:
+    """Store a write, or nothing of it; gives where the audit log ends then, or what is wrong."""
     await connection.execute("SAVEPOINT one")
     try:
         await _execute(connection, write.statements)
         fresh = [row for row in _rows(write) if not await _is_stored(connection, *row)]
         await _copy(connection, fresh)
+        if write.records:
+            head = await _append(connection, head, write.records)
     except Exception as error:
         if faults.of_the_server(error, connection):
             raise
         await connection.execute("ROLLBACK TO one")
         return faults.refused(error)
     await connection.execute("RELEASE one")
-    return None
+    return head
+
+
+async def _head(connection: Connection) -> Link:
+    found = await connection.fetchrow(audit.HEAD)
+    return GENESIS if found is None else Link(*found)
+
+
+async def _append(connection: Connection, head: Link, records: Sequence[AuditRecord]) -> Link:
+    """Add records to the audit log; gives where it ends then."""
+    rows = chained(head, records)
+    await _execute(connection, [audit.insert(row) for row in rows])
+    return Link(rows[-1].number, rows[-1].hash)
 
 
 def _rows(write: Write) -> Iterator[tuple[int, int, bytes]]:

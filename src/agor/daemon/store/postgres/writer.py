@@ -14,6 +14,7 @@ from typing import Any
 
 import structlog
 
+from agor.daemon.store.chain import Link
 from agor.daemon.store.line import Line, Waiting, refuse_all
 from agor.daemon.store.postgres import faults
 from agor.daemon.store.postgres.connection import (
@@ -46,6 +47,8 @@ class Writer:
         #: The server's process of our connection; a connection that has ended does not tell it.
         self._backend: int | None = None
         self._number = 0
+        #: Where the audit log ends; looked up when it is needed after anything went wrong.
+        self._head: Link | None = None
         self._bell = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         #: Why nothing can be written now.
@@ -109,7 +112,7 @@ class Writer:
         self._number += 1
         try:
             try:
-                await commit_together(connection, self._number, writes)
+                self._head = await commit_together(connection, self._number, writes, self._head)
                 refused: dict[int, StoreError] = {}
             except Exception as error:
                 if isinstance(error, OutcomeUnknownError) or faults.of_the_server(
@@ -117,9 +120,9 @@ class Writer:
                 ):
                     raise
                 await roll_back(connection)
-                refused = await commit_each(connection, self._number, writes)
+                refused, self._head = await commit_each(connection, self._number, writes)
         except OutcomeUnknownError as error:
-            return await self._find_out(group, error.__cause__ or error)
+            return await self._find_out(group, error)
         except Exception as error:  # noqa: BLE001 - any of the driver's; nothing was committed
             # The connection may be fine, but in the middle of something.
             connection.terminate()
@@ -127,13 +130,15 @@ class Writer:
             return refuse_all(group, faults.unavailable(error))
         return refused
 
-    async def _find_out(self, group: list[Waiting], error: BaseException) -> dict[int, StoreError]:
-        number = self._number
+    async def _find_out(
+        self, group: list[Waiting], unknown: OutcomeUnknownError
+    ) -> dict[int, StoreError]:
+        number, error = self._number, unknown.__cause__ or unknown
         self._connection.terminate()
         log.warning("commit_broken_off", why=str(error), number=number)
         await self._reconnect()
         if self._number == number:
-            return {}
+            return dict(unknown.refused)
         return refuse_all(group, faults.unavailable(error))
 
     async def _reconnect(self) -> None:
@@ -152,6 +157,7 @@ class Writer:
                 pause = min(pause * 2, _LONGEST_PAUSE)
                 continue
             self._connection = connection
+            self._head = None
             self.outage = None
             self._listen()
             log.info("store_connected")

@@ -27,7 +27,7 @@ class Readers:
         self._local = threading.local()
         self._connections: set[sqlite3.Connection] = set()
 
-    async def read(self, sql: str, values: Row) -> list[Row]:
+    async def read(self, sql: str, values: Row = ()) -> list[Row]:
         """Ask one question."""
         return await self._loop.run_in_executor(self._threads, self._read, sql, values)
 

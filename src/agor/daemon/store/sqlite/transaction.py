@@ -13,7 +13,10 @@ from collections.abc import Callable, Sequence
 from itertools import chain, groupby, repeat
 from operator import itemgetter
 
+from agor.daemon.store import audit
 from agor.daemon.store.base import EventRun, Row, Write
+from agor.daemon.store.chain import GENESIS, Link, chained
+from agor.daemon.store.rows import AuditRecord
 from agor.daemon.store.sqlite import faults
 from agor.daemon.store.sqlite.received import Received
 from agor.daemon.store.tasks import RECEIVED
@@ -32,8 +35,13 @@ class CommitBrokenError(Exception):
     """The commit itself failed; its cause says how."""
 
 
-def commit_together(connection: sqlite3.Connection, writes: Sequence[Write]) -> None:
-    """Commit all writes, or none."""
+def commit_together(
+    connection: sqlite3.Connection, writes: Sequence[Write], head: Link | None
+) -> Link | None:
+    """Commit all writes, or none; gives where the audit log ends now, if that is known.
+
+    `head` is where it ended before; none if that has to be looked up.
+    """
     execute = connection.execute
     received = Received()
     execute("BEGIN IMMEDIATE")
@@ -47,26 +55,37 @@ def commit_together(connection: sqlite3.Connection, writes: Sequence[Write]) -> 
                 _execute(connection, sql, [values for _, values in run])
         received.execute(connection)
         _insert(connection, [run for write in writes for run in write.events])
+        if records := [record for write in writes for record in write.records]:
+            head = _append(connection, head or _head(connection), records)
         _commit(connection)
     except BaseException:
         _roll_back(connection)
         raise
+    return head
 
 
-def commit_each(connection: sqlite3.Connection, writes: Sequence[Write]) -> dict[int, StoreError]:
-    """Commit the writes that can be stored; return what is wrong with the others, by place."""
+def commit_each(
+    connection: sqlite3.Connection, writes: Sequence[Write]
+) -> tuple[dict[int, StoreError], Link]:
+    """Commit the writes that can be stored; return what is wrong with the others, by place.
+
+    Where the audit log ends is looked up, and given as it is afterwards.
+    """
     refused: dict[int, StoreError] = {}
     connection.execute("BEGIN IMMEDIATE")
     try:
+        head = _head(connection)
         for place, write in enumerate(writes):
-            error = _attempt(connection, write)
-            if error is not None:
-                refused[place] = error
+            outcome = _attempt(connection, write, head)
+            if isinstance(outcome, Link):
+                head = outcome
+            else:
+                refused[place] = outcome
         _commit(connection)
     except BaseException:
         _roll_back(connection)
         raise
-    return refused
+    return refused, head
 
 
 def _execute(connection: sqlite3.Connection, sql: str, rows: list[Row]) -> None:
@@ -86,7 +105,8 @@ def _times(size: int) -> Callable[[re.Match[str]], str]:
     return lambda found: found[1] + ", ".join([found[2]] * size)
 
 
-def _attempt(connection: sqlite3.Connection, write: Write) -> StoreError | None:
+def _attempt(connection: sqlite3.Connection, write: Write, head: Link) -> Link | StoreError:
+    """Store a write, or nothing of it; gives where the audit log ends then, or what is wrong."""
     connection.execute("SAVEPOINT one")
     try:
         for sql, values in write.statements:
@@ -95,13 +115,27 @@ def _attempt(connection: sqlite3.Connection, write: Write) -> StoreError | None:
             for sequence, body in enumerate(bodies, first):
                 if not _is_stored(connection, number, sequence, body):
                     _insert(connection, [EventRun(number, sequence, (body,))])
+        if write.records:
+            head = _append(connection, head, write.records)
     except Exception as error:
         if faults.of_the_disk(error):
             raise
         connection.execute("ROLLBACK TO one")
         return faults.refused(error)
     connection.execute("RELEASE one")
-    return None
+    return head
+
+
+def _head(connection: sqlite3.Connection) -> Link:
+    found = connection.execute(audit.HEAD).fetchone()
+    return GENESIS if found is None else Link(*found)
+
+
+def _append(connection: sqlite3.Connection, head: Link, records: Sequence[AuditRecord]) -> Link:
+    """Add records to the audit log; gives where it ends then."""
+    rows = chained(head, records)
+    _execute(connection, audit.INSERT, [audit.insert(row).values for row in rows])
+    return Link(rows[-1].number, rows[-1].hash)
 
 
 def _is_stored(connection: sqlite3.Connection, number: int, sequence: int, body: bytes) -> bool:

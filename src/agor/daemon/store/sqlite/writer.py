@@ -17,6 +17,7 @@ from collections.abc import Callable
 import structlog
 
 from agor.daemon.store.base import Write
+from agor.daemon.store.chain import Link
 from agor.daemon.store.line import Line, Waiting, refuse_all
 from agor.daemon.store.sqlite import faults
 from agor.daemon.store.sqlite.checkpoints import Checkpoints
@@ -56,6 +57,8 @@ class Writer:
         self._bell: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._asleep = False
         self._closing = False
+        #: Where the audit log ends; looked up when it is needed after anything went wrong.
+        self._head: Link | None = None
         #: Whether the last attempt was a success.
         self.available = True
         self._thread = threading.Thread(target=self._run, name="agor-writer", daemon=True)
@@ -121,13 +124,14 @@ class Writer:
 
     def _write(self, connection: sqlite3.Connection, writes: list[Write]) -> dict[int, StoreError]:
         try:
-            commit_together(connection, writes)
+            self._head = commit_together(connection, writes, self._head)
         except CommitBrokenError:
             raise
         except Exception as error:
             if faults.of_the_disk(error):
                 raise
-            return commit_each(connection, writes)
+            refused, self._head = commit_each(connection, writes)
+            return refused
         return {}
 
     def _bury(self) -> None:
@@ -158,6 +162,7 @@ class Writer:
 
     def _failed(self, error: BaseException) -> StoreUnavailable:
         self.available = False
+        self._head = None
         if faults.of_the_connection(error):
             self._disconnect()
         if isinstance(error, StoreUnavailable):

@@ -154,3 +154,38 @@ def _create_audit() -> None:
     op.create_index("ix_audit_actor", "audit", ["actor_id", "number"])
     op.create_index("ix_audit_at", "audit", ["at", "number"])
     op.create_index("ix_audit_session", "audit", ["session_id", "number"])
+    _make_append_only(op.get_bind().dialect.name)
+
+
+def _make_append_only(database: str) -> None:
+    """Have the database itself refuse to change or remove a record."""
+    for statement in _APPEND_ONLY_SQLITE if database == "sqlite" else _APPEND_ONLY_POSTGRES:
+        op.execute(statement)
+
+
+_APPEND_ONLY_SQLITE = (
+    """
+    CREATE TRIGGER audit_keeps_what_it_has BEFORE UPDATE ON audit
+    BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END
+    """,
+    """
+    CREATE TRIGGER audit_loses_nothing BEFORE DELETE ON audit
+    BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END
+    """,
+    # INSERT OR REPLACE removes what it replaces without asking the trigger before.
+    """
+    CREATE TRIGGER audit_replaces_nothing BEFORE INSERT ON audit
+    WHEN EXISTS (SELECT 1 FROM audit WHERE number = NEW.number)
+    BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END
+    """,
+)
+_APPEND_ONLY_POSTGRES = (
+    """
+    CREATE OR REPLACE FUNCTION refuse_to_change_audit() RETURNS trigger LANGUAGE plpgsql AS
+    $$ BEGIN RAISE EXCEPTION 'the audit log is append-only'; END $$
+    """,
+    """
+    CREATE TRIGGER audit_is_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON audit
+    FOR EACH STATEMENT EXECUTE FUNCTION refuse_to_change_audit()
+    """,
+)
