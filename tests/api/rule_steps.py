@@ -6,6 +6,8 @@ import asyncio
 import json
 from typing import Any
 
+import httpx
+
 from tests.api.serving import Served
 from tests.contract.waiting import PATIENCE
 
@@ -34,6 +36,11 @@ async def make(served: Served, effect: str = "allow", **members: Any) -> dict[st
     assert answer.status_code == 201, answer.text
     rule: dict[str, Any] = answer.json()
     return rule
+
+
+async def decide(served: Served, permission_id: str, **decision: Any) -> httpx.Response:
+    """Answer a question."""
+    return await served.ask.post(f"/permissions/{permission_id}/decision", json=decision)
 
 
 async def pending(served: Served, count: int = 1) -> list[dict[str, Any]]:

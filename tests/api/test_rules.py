@@ -1,8 +1,9 @@
-"""Permission rules over HTTP, with an agent that really asks."""
+"""What permission rules decide, over HTTP, with an agent that really asks."""
 
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from agor.daemon.store.base import Write
 from agor.daemon.store.rows import AuditRecord
 from agor.errors import StoreUnavailable
-from tests.api.rule_steps import asks, events, make, pending, questions_of, run
+from tests.api.rule_steps import asks, decide, events, make, pending, questions_of, run
 from tests.api.serving import Served, serving
 from tests.contract.waiting import soon
 
@@ -18,6 +19,10 @@ from tests.contract.waiting import soon
 @pytest.fixture
 def records(served: Served, monkeypatch: pytest.MonkeyPatch) -> list[AuditRecord]:
     """What was handed in for the audit log about permissions and rules, in order."""
+    return note_records(served, monkeypatch)
+
+
+def note_records(served: Served, monkeypatch: pytest.MonkeyPatch) -> list[AuditRecord]:
     found: list[AuditRecord] = []
     commit = served.daemon.store.commit
 
@@ -29,10 +34,6 @@ def records(served: Served, monkeypatch: pytest.MonkeyPatch) -> list[AuditRecord
 
     monkeypatch.setattr(served.daemon.store, "commit", commit_and_note)
     return found
-
-
-async def decide(served: Served, permission_id: str, **decision: Any) -> Any:
-    return await served.ask.post(f"/permissions/{permission_id}/decision", json=decision)
 
 
 # ── decided without a person ─────────────────────────────────────────────────────────────────
@@ -107,6 +108,19 @@ async def test_modes_decide_for_their_task(served: Served) -> None:
     (asked,) = await questions_of(served, task_id)
     assert asked["decided_rule"] == "mode:bypassPermissions"
     assert "bypassPermissions" in asked["reason"]
+
+
+async def test_time_that_is_over_is_audited_as_well(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with serving(tmp_path, **{"execution.permission_timeout_ms": 20}) as served:
+        records = note_records(served, monkeypatch)
+        session = await served.new_session()
+        (asked,) = await questions_of(served, await run(served, session, asks()))
+        assert (asked["status"], asked["decided_rule"]) == ("timed_out", None)
+        (record,) = records
+        assert (record.action, record.actor_id) == ("permission.decided", None)
+        assert b'"status":"timed_out"' in record.detail
 
 
 # ── made with an answer ──────────────────────────────────────────────────────────────────────
@@ -314,125 +328,3 @@ async def test_an_outage_delays_what_a_rule_decides_and_loses_nothing(
     monkeypatch.setattr(served.daemon.store, "commit", commit)
     (asked,) = await questions_of(served, task_id)
     assert asked["decided_rule"] == rule["rule_id"]
-
-
-# ── shown before it is saved ─────────────────────────────────────────────────────────────────
-
-
-async def test_a_preview_shows_what_would_have_been_decided_and_saves_nothing(
-    served: Served,
-) -> None:
-    session = await served.new_session()
-    commands = ["git log -1", "npm test", "git log -2", "git log; rm x"]
-    task_id = await run(served, session, *(asks(command=command) for command in commands))
-    for place in range(len(commands)):
-        (asked,) = await pending(served)
-        await decide(served, asked["permission_id"], approved=place != 2)
-    await served.finished(task_id)
-    form = {"effect": "allow", "tool": "Bash", "scope": "user", "input": {"command": "git log*"}}
-    found = (await served.ask.post("/permission-rules/preview", json=form)).json()
-    assert (found["matched"], found["looked_at"], found["complete"]) == (2, 4, True)
-    assert [(item["tool_input"]["command"], item["status"]) for item in found["items"]] == [
-        ("git log -2", "denied"), ("git log -1", "approved"),
-    ]  # fmt: skip
-    elsewhere = form | {"scope": "workspace", "scope_id": "/elsewhere"}
-    found = (await served.ask.post("/permission-rules/preview", json=elsewhere)).json()
-    assert (found["matched"], found["looked_at"]) == (0, 4)
-    deny = form | {"effect": "deny", "input": {"command": "rm *"}}
-    found = (await served.ask.post("/permission-rules/preview", json=deny)).json()
-    assert [item["tool_input"]["command"] for item in found["items"]] == ["git log; rm x"]
-    assert (await served.ask.get("/permission-rules?status=all")).json()["items"] == []
-    bad = await served.ask.post("/permission-rules/preview", json=form | {"tool": "*"})
-    assert bad.status_code == 422
-
-
-@pytest.mark.parametrize(
-    ("members", "status", "words"),
-    [
-        ({"tool": "*"}, 422, "body.tool"),
-        ({"input": None}, 422, "body.input"),
-        ({"scope": "session"}, 422, "which session"),
-        ({"scope": "session", "scope_id": "none"}, 404, "there is no session"),
-        ({"scope": "workspace", "scope_id": "repo"}, 422, "body.scope_id"),
-        ({"scope": "workspace", "scope_id": "/a/../b"}, 422, "body.scope_id"),
-        ({"scope": "user", "scope_id": "bob"}, 422, "body.scope_id"),
-        ({"input": {"x": "y" * 1001}}, 422, "body.input"),
-        ({"input": {str(n): "" for n in range(21)}}, 422, "body.input"),
-        ({"input": {"x": 5}}, 422, "body.input"),
-        ({"input": {"url": "https://a*"}}, 422, "host"),
-        ({"effect": "ask"}, 422, "body.effect"),
-        ({"decided_rule": "x"}, 422, "decided_rule"),
-    ],
-)
-async def test_a_form_that_is_wrong_is_refused_with_the_field(
-    served: Served, members: dict[str, Any], status: int, words: str
-) -> None:
-    form = {"effect": "allow", "tool": "Bash", "scope": "user", "input": {}} | members
-    for path in ("/permission-rules", "/permission-rules/preview"):
-        refused = await served.ask.post(path, json=form)
-        assert refused.status_code == status, refused.text
-        assert words in refused.json()["detail"]
-
-
-# ── listed, exported, bounded ────────────────────────────────────────────────────────────────
-
-
-async def test_what_is_exported_can_be_made_again(served: Served) -> None:
-    session = await served.new_session()
-    later = served.daemon.rules.clock() + 10**9
-    await make(served, input={"command": "git \\* *"}, expires_at=later)
-    await make(served, "deny", tool="mcp__*", scope="workspace", scope_id="/repo", reason="no")
-    await make(served, tool="a\\*", scope="session", scope_id=session, exact_input={"ä": [1, None]})
-    revoked = await make(served)
-    await served.ask.delete(f"/permission-rules/{revoked['rule_id']}")
-    before = (await served.ask.get("/permission-rules/export")).json()
-    assert len(before["rules"]) == 3
-    for rule in (await served.ask.get("/permission-rules")).json()["items"]:
-        await served.ask.delete(f"/permission-rules/{rule['rule_id']}")
-    for form in before["rules"]:
-        assert (await served.ask.post("/permission-rules", json=form)).status_code == 201
-    after = (await served.ask.get("/permission-rules/export")).json()
-    assert after["rules"] == before["rules"]
-
-
-async def test_rules_are_listed_in_pages_and_made_once_by_their_key(served: Served) -> None:
-    made = [await make(served, tool=f"Tool{number}") for number in range(5)]
-    form = {"effect": "allow", "tool": "Tool5", "scope": "user", "input": {}}
-    for _ in range(2):
-        answer = await served.ask.post(
-            "/permission-rules", json=form, headers={"idempotency-key": "k"}
-        )
-        assert answer.status_code == 201
-    made.append(answer.json())
-    first = (await served.ask.get("/permission-rules?limit=4")).json()
-    rest = (await served.ask.get(f"/permission-rules?cursor={first['next_cursor']}")).json()
-    assert (len(first["items"]), len(rest["items"]), rest["next_cursor"]) == (4, 2, None)
-    listed = [rule["rule_id"] for rule in (*first["items"], *rest["items"])]
-    assert sorted(listed) == sorted(rule["rule_id"] for rule in made)
-
-
-async def test_there_is_an_end_to_rules_and_those_of_gone_sessions_do_not_count(
-    served: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("agor.daemon.services.rules.rules.MOST_RULES", 2)
-    session = await served.new_session()
-    await make(served, scope="session", scope_id=session)
-    await make(served)
-    form = {"effect": "allow", "tool": "Bash", "scope": "user", "input": {}}
-    refused = await served.ask.post("/permission-rules", json=form)
-    assert refused.status_code == 409
-    assert "revoke" in refused.json()["hint"].lower()
-    assert (await served.ask.delete(f"/sessions/{session}")).status_code == 204
-    assert (await served.ask.post("/permission-rules", json=form)).status_code == 201
-    assert len((await served.ask.get("/permission-rules?status=all")).json()["items"]) == 2
-
-
-async def test_rules_survive_a_restart(tmp_path: Any) -> None:
-    async with serving(tmp_path) as served:
-        rule = await make(served, input={"command": "git *"})
-        gone = await make(served, "deny")
-        await served.ask.delete(f"/permission-rules/{gone['rule_id']}")
-    async with serving(tmp_path) as served:
-        session = await served.new_session()
-        (asked,) = await questions_of(served, await run(served, session, asks()))
-        assert asked["decided_rule"] == rule["rule_id"]

@@ -10,16 +10,17 @@ from hypothesis import strategies as st
 
 from agor.daemon.services.rules import patterns
 from agor.daemon.services.rules.matching import allowing, denying
+from agor.daemon.services.rules.reading import Reading
 
 WORKSPACE = "/repo"
 
 
 def allows(member: str, pattern: str, value: object) -> bool:
-    return allowing(member, pattern)(value, WORKSPACE)
+    return allowing(member, pattern)(Reading(value, WORKSPACE))
 
 
 def denies(pattern: str, value: object) -> bool:
-    return denying(pattern)(value, WORKSPACE)
+    return denying(pattern)(Reading(value, WORKSPACE))
 
 
 #: A pattern for a command, what it is for, and what people would not want it to be for.
@@ -213,6 +214,10 @@ def test_the_host_of_an_address_is_spelled_to_its_end(pattern: str) -> None:
         ("./.env", ".env"), ("./.env", "/repo/.env"), ("./.env", "a/../.env"), ("*.env",
          "/x/y.env"),
         ("https://evil.com*", "https://evil.com.x/"), ("true", True), ("", ""), ("*", ""),
+        ("/repo/**/x", "/repo/x"), ("/repo/**/x", "/repo/a/b/x"),
+        ("rm *", "a" * 300_000 + ";rm  x"),
+        ("rm *x", ";".join(f"rm {n}" for n in range(5000))),
+        ("*x", "a;b x;c"), ("rm *", "a;" * 100_000 + "rm x"),
         ("*x*", "x" * 5_000_000),
     ],
 )  # fmt: skip
@@ -223,6 +228,7 @@ def test_what_denies_stands_for_anything(pattern: str, value: object) -> None:
 @pytest.mark.parametrize(
     ("pattern", "value"),
     [("rm *", "echo rm x"), ("rm *", "rm"), ("rm *", "rmdir x"), ("/etc/**", "/etcetera"),
+     ("rm *", "a b;" * 100_000), ("rm *x", "rm a;" * 5000), ("rm *x", "rm 1;rm 2"),
      ("ab*ba", "aba"), ("a*b*c", "acb"), ("x", "X"), ("5", 50)],
 )  # fmt: skip
 def test_what_denies_is_still_about_something(pattern: str, value: object) -> None:

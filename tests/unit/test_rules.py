@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 
 from agor.daemon.services.rules.book import RuleBook, judge
 from agor.daemon.services.rules.drafting import draft, draft_from_answer
-from agor.daemon.services.rules.matching import Question, Rule, canonical
+from agor.daemon.services.rules.matching import Question, Rule
 from agor.daemon.services.rules.modes import EDITING_TOOLS
+from agor.daemon.services.rules.reading import canonical
+from agor.daemon.services.rules.rules import Rules
 from agor.errors import Unprocessable
 from agor.protocol.api import Decision, DecisionRule
 from agor.protocol.methods import PermissionMode
@@ -209,6 +211,15 @@ def test_the_reason_names_the_rule_and_says_why() -> None:
     verdict = judge([a_rule("deny", reason="we deploy by hand")], a_question(), NOW)
     assert verdict is not None
     assert verdict.reason == "denied by the rule r1: we deploy by hand"
+
+
+def test_what_is_nested_too_deeply_is_for_a_person_to_look_at() -> None:
+    nested: dict[str, Any] = {}
+    for _ in range(5000):
+        nested = {"x": nested}
+    question = a_question("apply_patch", "acceptEdits", input={"changes": nested})
+    service = Rules(cast("Any", None), cast("Any", None))
+    assert service.judge(question) is None
 
 
 # ── modes ────────────────────────────────────────────────────────────────────────────────────

@@ -6,7 +6,7 @@ asked. Of several rules of a kind the oldest counts.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from msgspec import Struct
 
@@ -27,16 +27,17 @@ class Verdict(Struct, frozen=True):
     reason: str
 
 
-def judge(rules: Iterable[Rule], question: Question, at: int) -> Verdict | None:
+def judge(rules: Sequence[Rule], question: Question, at: int) -> Verdict | None:
     """Decide a question; none if a person has to."""
-    fitting = [rule for rule in rules if rule.is_about(question, at)]
-    for rule in fitting:
-        if rule.denies:
+    for rule in rules:
+        if rule.denies and rule.is_about(question, at):
             return Verdict(False, rule.row.rule_id, _reason("denied", rule.row))
     if modes.mode_decides(question):
         return Verdict(True, f"mode:{question.mode}", f"allowed by its mode, {question.mode}")
-    if not modes.keeps_rules_out(question):
-        for rule in fitting:
+    if modes.keeps_rules_out(question):
+        return None
+    for rule in rules:
+        if not rule.denies and rule.is_about(question, at):
             return Verdict(True, rule.row.rule_id, _reason("allowed", rule.row))
     return None
 

@@ -6,8 +6,9 @@ from typing import Any
 
 import msgspec
 
-from agor.daemon.services.rules.matching import Question, Rule, canonical
+from agor.daemon.services.rules.matching import Question, Rule
 from agor.daemon.services.rules.patterns import Star, escape, pieces
+from agor.daemon.services.rules.reading import canonical
 from agor.daemon.store.rows import RuleRow
 from agor.errors import Unprocessable
 from agor.protocol.api import Decision

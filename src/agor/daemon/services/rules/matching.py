@@ -6,8 +6,8 @@ one is about less, if in doubt, and the other about more. See `patterns`.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from agor.daemon.services.rules import paths, patterns
 from agor.daemon.services.rules.patterns import Generous
+from agor.daemon.services.rules.reading import Reading, canonical
 from agor.daemon.store.rows import RuleRow
 from agor.protocol.methods import PermissionMode
 
@@ -28,12 +29,10 @@ WIDENING = frozenset(
     ("dangerouslyDisableSandbox", "with_escalated_permissions", "sandbox_permissions")
 )
 
-#: What stands between the commands of one line.
-_BETWEEN = re.compile(r"[;&|(){}`\r\n]+|\$\(")
 _MISSING = object()
 
 
-class Question(Struct, frozen=True, kw_only=True):
+class Question(Struct, frozen=True, kw_only=True, dict=True):
     """May this tool run, in this session?"""
 
     user_id: str
@@ -43,10 +42,22 @@ class Question(Struct, frozen=True, kw_only=True):
     input: Mapping[str, Any]
     mode: PermissionMode
 
+    @cached_property
+    def _readings(self) -> dict[str, Reading | None]:
+        return {}
 
-def canonical(value: object) -> bytes:
-    """Write a value as JSON, always in the same way."""
-    return msgspec.json.encode(value, order="sorted")
+    def reading(self, name: str) -> Reading | None:
+        """Read a member of the input; none if it is not there."""
+        if name not in self._readings:
+            value = member(self.input, name)
+            found = None if value is _MISSING else Reading(value, self.workspace)
+            self._readings[name] = found
+        return self._readings[name]
+
+    @cached_property
+    def whole_input(self) -> bytes:
+        """The input in the one way that it is always written."""
+        return canonical(self.input)
 
 
 def member(tool_input: Mapping[str, Any], name: str) -> object:
@@ -76,8 +87,8 @@ def last_name(name: str) -> str:
 
 # ── one member ───────────────────────────────────────────────────────────────────────────────
 
-#: Tells whether a value fits, in a workspace.
-Check = Callable[[object, str], bool]
+#: Tells whether a value fits.
+Check = Callable[[Reading], bool]
 
 
 def allowing(name: str, pattern: str) -> Check:
@@ -86,11 +97,13 @@ def allowing(name: str, pattern: str) -> Check:
         return _path_check(pattern)
     if patterns.is_address(pattern):
         address = patterns.for_address(pattern)
-        return lambda value, _: (
-            isinstance(value, str) and patterns.is_straight(value) and address.fits(value)
+        return lambda reading: (
+            isinstance(reading.value, str)
+            and patterns.is_straight(reading.value)
+            and address.fits(reading.value)
         )
     text = patterns.for_text(pattern)
-    return lambda value, _: text.fits(_text_of(value))
+    return lambda reading: text.fits(reading.text)
 
 
 def _path_check(pattern: str) -> Check:
@@ -98,11 +111,8 @@ def _path_check(pattern: str) -> Check:
     # Who means what is in there says so.
     guards = paths.is_guarded(patterns.literal_text(pattern))
 
-    def check(value: object, workspace: str) -> bool:
-        path = paths.plain(value, workspace) if isinstance(value, str) else None
-        if path is not None and pattern.startswith("./"):
-            inside = paths.below(path, workspace)
-            path = None if inside is None else f"./{inside}"
+    def check(reading: Reading) -> bool:
+        path = reading.path_inside if pattern.startswith("./") else reading.path
         if path is None or (paths.is_guarded(path) and not guards):
             return False
         return strict.fits(path)
@@ -112,38 +122,11 @@ def _path_check(pattern: str) -> Check:
 
 def denying(pattern: str) -> Check:
     """Read a pattern generously: in whatever way the value can be read, it may not fit."""
-    generous = [Generous(pattern)]
+    spelled = {pattern, pattern.replace("/**/", "/")}
     if pattern.endswith(":*"):
-        generous.append(Generous(f"{pattern[:-2]}*"))
-
-    def check(value: object, workspace: str) -> bool:
-        return any(
-            each.fits(reading) for reading in _readings(value, workspace) for each in generous
-        )
-
-    return check
-
-
-def _readings(value: object, workspace: str) -> Iterator[str]:
-    """Give all that a value may mean: a text, a path, commands one after the other, words."""
-    texts = [_text_of(value)]
-    if isinstance(value, list):
-        words = [word for word in value if isinstance(word, str)]
-        texts += [*words, " ".join(words)]
-    for text in texts:
-        yield text
-        if len(text) <= patterns.LONGEST:
-            path = paths.resolved(text, workspace)
-            yield path
-            inside = paths.below(path, workspace)
-            if inside is not None:
-                yield f"./{inside}"
-        for command in _BETWEEN.split(text):
-            yield " ".join(command.split())
-
-
-def _text_of(value: object) -> str:
-    return value if isinstance(value, str) else canonical(value).decode()
+        spelled.add(f"{pattern[:-2]}*")
+    generous = [Generous(each) for each in sorted(spelled)]
+    return lambda reading: any(map(reading.may_mean, generous))
 
 
 # ── a whole rule ─────────────────────────────────────────────────────────────────────────────
@@ -179,11 +162,7 @@ class Rule:
 
     def would_decide(self, question: Question) -> bool:
         """Tell whether it is about a question, whenever that was asked."""
-        return (
-            self._covers(question)
-            and self._tool.fits(question.tool)
-            and self._fits(question.input, question.workspace)
-        )
+        return self._covers(question) and self._tool.fits(question.tool) and self._fits(question)
 
     def _covers(self, question: Question) -> bool:
         """Tell whether a question comes from where the rule holds: never from somebody else's."""
@@ -198,15 +177,14 @@ class Rule:
             case "user":
                 return row.scope_id == question.user_id
 
-    def _fits(self, tool_input: Mapping[str, Any], workspace: str) -> bool:
+    def _fits(self, question: Question) -> bool:
         if self.row.exact_input is not None:
-            return canonical(tool_input) == self.row.exact_input
-        if not self.denies and any(
-            tool_input.get(name) and name not in self._checks for name in WIDENING
-        ):
+            return question.whole_input == self.row.exact_input
+        widens = (name for name in WIDENING if question.input.get(name))
+        if not self.denies and any(name not in self._checks for name in widens):
             return False
         for name, check in self._checks.items():
-            value = member(tool_input, name)
-            if value is _MISSING or not check(value, workspace):
+            reading = question.reading(name)
+            if reading is None or not check(reading):
                 return False
         return True

@@ -71,25 +71,21 @@ class Generous:
         found = pieces(pattern)
         self._texts = [piece for piece in found if isinstance(piece, str)]
         self._whole = not any(isinstance(piece, Star) for piece in found)
-        self._bound_left = bool(found) and isinstance(found[0], str)
-        self._bound_right = bool(found) and isinstance(found[-1], str)
+        #: What every text that fits begins and ends with.
+        self.start = found[0] if found and isinstance(found[0], str) else ""
+        self._end = found[-1] if found and isinstance(found[-1], str) else ""
+        first, last = bool(self.start), len(self._texts) - bool(self._end)
+        self._between = self._texts[first:last]
+        self.words = " ".join(self._texts).split()
 
     def fits(self, text: str) -> bool:
         """Tell whether a text fits. The first place for each part is the best one."""
         if self._whole:
-            return text == "".join(self._texts)
-        texts, start, end = list(self._texts), 0, len(text)
-        if self._bound_left:
-            first = texts.pop(0)
-            if not text.startswith(first):
-                return False
-            start = len(first)
-        if self._bound_right:
-            last = texts.pop()
-            end -= len(last)
-            if end < start or not text.endswith(last):
-                return False
-        for part in texts:
+            return text == self.start
+        start, end = len(self.start), len(text) - len(self._end)
+        if end < start or not text.startswith(self.start) or not text.endswith(self._end):
+            return False
+        for part in self._between:
             place = text.find(part, start, end)
             if place < 0:
                 return False
@@ -104,16 +100,22 @@ class Strict:
     """A pattern whose stars stand for little, by what kind of text it is for."""
 
     def __init__(self, pattern: str, steps: Iterator[Step]) -> None:
-        self._text = literal_text(pattern)
-        self._climbs = len(_CLIMB.findall(self._text))
-        has_star = any(isinstance(piece, Star) for piece in pieces(pattern))
-        self._automaton = Automaton(list(steps)) if has_star else None
+        found = pieces(pattern)
+        self._start = found[0] if found and isinstance(found[0], str) else ""
+        self._texts = [piece for piece in found if isinstance(piece, str)]
+        self._climbs = len(_CLIMB.findall("".join(self._texts)))
+        self._automaton = Automaton(list(steps)) if len(self._texts) < len(found) else None
 
     def fits(self, text: str) -> bool:
         """Tell whether a text fits."""
         if self._automaton is None:
-            return text == self._text
-        if len(text) > LONGEST or len(_CLIMB.findall(text)) > self._climbs:
+            return text == self._start
+        if len(text) > LONGEST or not text.startswith(self._start):
+            return False
+        # Most texts do not even have what the pattern spells: no need to read them step by step.
+        if not all(part in text for part in self._texts):
+            return False
+        if len(_CLIMB.findall(text)) > self._climbs:
             return False
         return self._automaton.fits(text)
 

@@ -53,7 +53,11 @@ class Rules:
 
     def judge(self, question: Question) -> Verdict | None:
         """Decide a question without a person; none if that cannot be."""
-        return self._book.judge(question, self.clock())
+        try:
+            return self._book.judge(question, self.clock())
+        except RecursionError:
+            # Nested so deeply that it cannot be looked at: then a person has to.
+            return None
 
     # ── made ─────────────────────────────────────────────────────────────────────────────────
 
