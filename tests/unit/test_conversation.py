@@ -29,7 +29,8 @@ TASK = {
 PERMISSION: dict[str, Any] = {
     "permission_id": "p", "session_id": "s", "task_id": "t", "tool_name": "Write",
     "tool_input": {}, "tool_use_id": None, "status": "pending", "created_at": 1, "expires_at": 2,
-    "decided_at": None, "decided_by": None, "reason": None, "updated_input": None,
+    "decided_at": None, "decided_by": None, "decided_rule": None, "reason": None,
+    "updated_input": None,
 }  # fmt: skip
 
 #: Type, data, and the task if it is another one.
