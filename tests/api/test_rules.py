@@ -113,7 +113,8 @@ async def test_modes_decide_for_their_task(served: Served) -> None:
 async def test_time_that_is_over_is_audited_as_well(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with serving(tmp_path, **{"execution.permission_timeout_ms": 20}) as served:
+    settings: dict[str, Any] = {"execution.permission_timeout_ms": 20}
+    async with serving(tmp_path, **settings) as served:
         records = note_records(served, monkeypatch)
         session = await served.new_session()
         (asked,) = await questions_of(served, await run(served, session, asks()))

@@ -216,8 +216,9 @@ class Permission(Given):
     decided_by: str | None
     reason: str | None
     updated_input: dict[str, Any] | None
-    #: What decided it without a person: a rule's id, or `mode:` and the mode.
-    decided_rule: str | None
+    #: What decided it without a person: a rule's id, or `mode:` and the mode. Feeds of earlier
+    #: daemons do not have it.
+    decided_rule: str | None = None
 
 
 class DecisionRule(Sent):
