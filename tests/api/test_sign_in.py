@@ -303,6 +303,7 @@ async def test_ones_own_password_takes_the_current_one(served: Served, ada: str)
 
 async def test_a_stolen_token_cannot_change_the_password(served: Served) -> None:
     cheapen(served.daemon)
+    witness = Witness(served.daemon)
     async with person(served, "ada", "owner", password=PASSWORD) as ada:
         assert await set_password(ada.ask, ada.user_id, password="0123456789") == 422
         for _ in range(20):
@@ -310,6 +311,10 @@ async def test_a_stolen_token_cannot_change_the_password(served: Served) -> None
                 ada.ask, ada.user_id, password="0123456789", current_password="guess"
             )
         assert last == 429, "guessing is throttled here, too"
+        await served.daemon.refusals.settled()
+        record, detail = witness.last("user.password_set")
+        assert (record.actor_id, record.result) == (ada.user_id, "refused")
+        assert detail == {"address": "127.0.0.1", "reason": "wrong current password"}
 
 
 async def test_the_local_token_needs_no_current_one(served: Served) -> None:

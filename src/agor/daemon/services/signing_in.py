@@ -120,7 +120,11 @@ class SigningIn:
 
     async def by_code(self, code: str, address: str, old: SignInRow | None) -> SignedIn:
         """Sign in with a one-time code."""
-        attempt = self._throttle.begin(None, address)
+        try:
+            attempt = self._throttle.begin(None, address)
+        except TooManyAttempts:
+            self._note(None, address, "too many attempts")
+            raise
         # Gone from now on, whatever comes of it.
         user_id, until = self._codes.pop(hash_of(code), ("", 0))
         async with self._people.turn:
