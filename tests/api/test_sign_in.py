@@ -276,6 +276,37 @@ async def test_who_is_disabled_while_they_sign_in_does_not_come_in(
     assert served.daemon.sign_ins.of(ada) == []
 
 
+@pytest.mark.parametrize(("typed", "expected"), [(PASSWORD, 401), ("the new password", 200)])
+async def test_the_password_that_counts_is_the_one_there_is_at_the_end(
+    served: Served, ada: str, monkeypatch: pytest.MonkeyPatch, typed: str, expected: int
+) -> None:
+    """It is changed while somebody signs in: the old one does not slip through any more."""
+    verify = served.daemon.passwords.verify
+    new = {"password": "the new password"}
+
+    async def slow(stored: str | None, password: str) -> bool:
+        right = await verify(stored, password)
+        monkeypatch.undo()
+        await served.ask.put(f"/users/{ada}/password", json=new)
+        return right
+
+    monkeypatch.setattr(served.daemon.passwords, "verify", slow)
+    async with asking(served) as browser:
+        assert (await sign_in(browser, "ada", typed)).status_code == expected
+
+
+async def test_two_who_sign_in_at_once_with_a_hash_of_old_parameters_both_come_in(
+    served: Served, ada: str
+) -> None:
+    old = PasswordHasher(2, 16, 1).hash(PASSWORD)
+    served.daemon.people.put(
+        msgspec.structs.replace(served.daemon.people.get(ada), password_hash=old)
+    )
+    async with asking(served) as one, asking(served) as other:
+        answers = await asyncio.gather(*(sign_in(each, "ada", PASSWORD) for each in (one, other)))
+    assert [answer.status_code for answer in answers] == [200, 200]
+
+
 # ── passwords ────────────────────────────────────────────────────────────────────────────────
 
 
@@ -303,6 +334,7 @@ async def test_ones_own_password_takes_the_current_one(served: Served, ada: str)
 
 async def test_a_stolen_token_cannot_change_the_password(served: Served) -> None:
     cheapen(served.daemon)
+    witness = Witness(served.daemon)
     async with person(served, "ada", "owner", password=PASSWORD) as ada:
         assert await set_password(ada.ask, ada.user_id, password="0123456789") == 422
         for _ in range(20):
@@ -310,6 +342,10 @@ async def test_a_stolen_token_cannot_change_the_password(served: Served) -> None
                 ada.ask, ada.user_id, password="0123456789", current_password="guess"
             )
         assert last == 429, "guessing is throttled here, too"
+        await served.daemon.refusals.settled()
+        record, detail = witness.last("user.password_set")
+        assert (record.actor_id, record.result) == (ada.user_id, "refused")
+        assert detail == {"address": "127.0.0.1", "reason": "wrong current password"}
 
 
 async def test_the_local_token_needs_no_current_one(served: Served) -> None:

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from agor.daemon.services.people import principal
 from agor.daemon.store.rows import UserRow
-from agor.protocol.people import Role
+from agor.errors import Forbidden
+from agor.protocol.people import NewUser, Role, UserChange
 from tests.api.people import Witness, add, asking, cheapen, person
 from tests.api.serving import Served, serving
 
@@ -166,6 +168,38 @@ async def test_nobody_changes_their_own_role(served: Served, role: Role) -> None
         for other in ROLES:
             answer = await who.ask.patch(f"/users/{who.user_id}", json={"role": other})
             assert answer.status_code == (200 if other == role else 403)
+
+
+async def test_an_admin_cannot_become_an_owner_by_way_of_a_unix_user(served: Served) -> None:
+    """Two who are the same Unix user read each other's files: that is for an owner to decide."""
+    own = f"/users/{served.who.user_id}"
+    assert (await served.ask.patch(own, json={"unix_username": SOMEBODY})).status_code == 200
+    async with person(served, "ada", "admin") as ada, person(served, "bob") as bob:
+        mapped = {"unix_username": SOMEBODY}
+        for whom in (ada, bob):
+            assert (await ada.ask.patch(f"/users/{whom.user_id}", json=mapped)).status_code == 403
+        new = {"name": "eve", **mapped}
+        assert (await ada.ask.post("/users", json=new)).status_code == 403
+        assert (await served.ask.post("/users", json=new)).status_code == 201
+        assert (await served.ask.patch(f"/users/{bob.user_id}", json=mapped)).status_code == 200
+        # What is so already stays changeable in other ways.
+        change = {"role": "viewer", **mapped}
+        assert (await ada.ask.patch(f"/users/{bob.user_id}", json=change)).status_code == 200
+
+
+async def test_the_service_refuses_what_the_route_would(served: Served) -> None:
+    """A member is kept from their own account by the service as well, should a route let them."""
+    accounts = served.daemon.accounts
+    async with person(served, "ada") as ada:
+        who = principal(served.daemon.people.get(ada.user_id))
+        for work in (
+            accounts.change(who, ada.user_id, UserChange(unix_username=SOMEBODY)),
+            accounts.add(who, NewUser(name="eve")),
+        ):
+            with pytest.raises(Forbidden):
+                await work
+        with pytest.raises(Forbidden):
+            accounts.page(who, None, 10)
 
 
 async def test_a_member_sees_themselves_and_nobody_else(served: Served) -> None:

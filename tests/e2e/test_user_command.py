@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+
 import pytest
 
 from tests.e2e.people_commands import Agor
@@ -76,6 +78,12 @@ def test_what_cannot_be_is_refused_in_words(agor: Agor):
     assert "name" in agor.refused("user", "add", "two words")
     assert "password" in agor.refused("user", "add", "gus", "--password-stdin", given="short")
     assert "standard input" in agor.refused("user", "add", "gus", "--password-stdin")
+    broken = subprocess.run(
+        [agor.command, "user", "add", "gus", "--password-stdin"],
+        input=b"\xff\xfe0123456789\n", capture_output=True, timeout=40,
+        env=agor.mark.env | agor.env,
+    )  # fmt: skip
+    assert (broken.returncode, b"not UTF-8" in broken.stderr) == (1, True)
     assert "root" in agor.refused("user", "set-unix-user", "finn", "root")
     assert "no Unix user" in agor.refused("user", "set-unix-user", "finn", "nobody-like-that")
     assert "last owner" in agor.refused("user", "disable", owner)

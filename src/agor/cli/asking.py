@@ -33,10 +33,13 @@ def ask(work: Callable[[Client], Awaitable[T]]) -> T:
 
 def read_secret() -> str:
     """Read a secret from standard input: its first line."""
-    line = sys.stdin.readline(_LONGEST_LINE).rstrip("\r\n")
+    line = sys.stdin.buffer.readline(_LONGEST_LINE).rstrip(b"\r\n")
     if not line:
         raise BadInput("there is nothing on standard input")
-    return line
+    try:
+        return line.decode()
+    except UnicodeDecodeError:
+        raise BadInput("what is on standard input is not UTF-8 text") from None
 
 
 def prompt_new_password(whose: str) -> str:
@@ -55,9 +58,13 @@ def prompt_secret(question: str) -> str:
             hint="Give it on standard input, with --password-stdin.",
         )
     try:
-        return getpass.getpass(question)
+        typed = getpass.getpass(question)
+        typed.encode()
     except EOFError:
         raise BadInput("no password was typed") from None
+    except UnicodeError:
+        raise BadInput("what was typed is not UTF-8 text") from None
+    return typed
 
 
 def remark(text: str) -> None:

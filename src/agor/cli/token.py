@@ -10,6 +10,7 @@ import json
 import re
 import time
 from typing import Annotated
+from urllib.parse import urlsplit
 
 import msgspec
 import typer
@@ -20,6 +21,7 @@ from agor.cli.view import printable
 from agor.client import Client
 from agor.client.address import of_home
 from agor.client.signing_in import make_token
+from agor.daemon.api.gate import is_loopback
 from agor.errors import BadInput
 from agor.home import Home
 from agor.protocol.people import ApiToken, MadeToken, NewToken
@@ -98,6 +100,8 @@ def revoke(
 def _made_as(user: str, url: str | None, password_stdin: bool, new: NewToken) -> MadeToken:
     """Make a token for somebody who shows who they are with their password."""
     place = of_home(Home.find()).url if url is None else url
+    if urlsplit(place).scheme == "http" and not is_loopback(urlsplit(place).hostname or ""):
+        remark("Without https, the password goes over the network in clear.")
     password = read_secret() if password_stdin else prompt_secret(f"Password of {user}: ")
     return asyncio.run(make_token(place, user, password, new))
 

@@ -131,7 +131,7 @@ class Daemon:
         self.api_tokens = ApiTokens(self.store, self.people)
         self.sign_ins = SignIns(self.store, self.people)
         self.accounts = Accounts(
-            self.store, self.people, self.passwords, self.sign_ins, self.throttle
+            self.store, self.people, self.passwords, self.sign_ins, self.throttle, self.refusals
         )
         self.signing_in = SigningIn(
             self.store, self.people, self.passwords, self.sign_ins, self.throttle, self.refusals

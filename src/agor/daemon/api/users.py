@@ -15,7 +15,8 @@ async def add(request: Request[NewUser]) -> User:
 
 async def page(request: Request[PageQuery]) -> Page[User]:
     """List everybody."""
-    return request.services.accounts.page(request.form.cursor, request.form.limit)
+    asked = request.form
+    return request.services.accounts.page(request.who, asked.cursor, asked.limit)
 
 
 async def get(request: Request[None]) -> User:

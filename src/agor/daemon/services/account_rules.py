@@ -53,6 +53,22 @@ def check_owner_stays(everybody: Sequence[UserRow], changed: UserRow) -> None:
         )
 
 
+def check_may_share(who: Principal, everybody: Sequence[UserRow], changed: UserRow) -> None:
+    """Refuse admins who would map somebody to the Unix user that another one is.
+
+    Who is the same Unix user reads the same files: this would be a way round the rules above.
+    """
+    if changed.unix_username is None or who.role == "owner":
+        return
+    for row in everybody:
+        if row.user_id != changed.user_id and row.unix_username == changed.unix_username:
+            raise Forbidden(
+                f"{row.name} is {changed.unix_username} on this machine already, and two who are "
+                "the same Unix user can read each other's files",
+                hint="Only an owner may map two users to one.",
+            )
+
+
 def check_unix_user(name: str) -> None:
     """Refuse a Unix user that executors must not run as, or that is not there. May block."""
     try:

@@ -15,6 +15,7 @@ from msgspec import UNSET
 from agor.daemon.services import access, views
 from agor.daemon.services.account_rules import (
     check_may_give,
+    check_may_share,
     check_may_touch,
     check_not_oneself,
     check_owner_stays,
@@ -25,6 +26,7 @@ from agor.daemon.services.live import outlast
 from agor.daemon.services.passwords import Passwords
 from agor.daemon.services.people import People, normal
 from agor.daemon.services.principal import Principal
+from agor.daemon.services.refusals import Refusals
 from agor.daemon.services.sign_ins import SignIns
 from agor.daemon.services.stamps import new_id, now
 from agor.daemon.services.throttle import Throttle
@@ -47,17 +49,20 @@ class Accounts:
         passwords: Passwords,
         sign_ins: SignIns,
         throttle: Throttle,
+        refusals: Refusals,
     ) -> None:
         self._store = store
         self._people = people
         self._passwords = passwords
         self._sign_ins = sign_ins
         self._throttle = throttle
+        self._refusals = refusals
 
     # ── looking ──────────────────────────────────────────────────────────────────────────────
 
-    def page(self, cursor: str | None, limit: int) -> Page[User]:
+    def page(self, who: Principal, cursor: str | None, limit: int) -> Page[User]:
         """List everybody; who was there first comes first."""
+        access.check_role(who, "user.list")
         after = views.read_cursor(cursor)
         rows = [
             row
@@ -76,6 +81,7 @@ class Accounts:
 
     async def add(self, who: Principal, new: NewUser) -> User:
         """Add somebody."""
+        access.check_role(who, "user.manage")
         check_may_give(who, new.role)
         if new.unix_username is not None:
             await asyncio.to_thread(check_unix_user, new.unix_username)
@@ -94,6 +100,7 @@ class Accounts:
                 created_at=now(),
                 password_hash=password,
             )
+            check_may_share(who, self._people.everybody(), row)
             added = record(
                 "user.added", who, subject=row.user_id, name=row.name, role=row.role,
                 unix_username=row.unix_username, password=password is not None,
@@ -105,6 +112,7 @@ class Accounts:
     async def change(self, who: Principal, user_id: str, change: UserChange) -> User:
         """Change somebody's role or Unix user, disable or enable them."""
         self._seen(who, user_id)
+        access.check_role(who, "user.manage")
         if isinstance(change.unix_username, str):
             await asyncio.to_thread(check_unix_user, change.unix_username)
         async with self._people.turn:
@@ -114,6 +122,8 @@ class Accounts:
             if row == before:
                 return shown(before)
             check_owner_stays(self._people.everybody(), row)
+            if row.unix_username != before.unix_username:
+                check_may_share(who, self._people.everybody(), row)
             # Who is disabled has to sign in anew, should they be enabled again.
             ended = self._sign_ins.of(user_id) if row.disabled_at is not None else []
             ends = [self._sign_ins.removal(each) for each in ended]
@@ -149,7 +159,7 @@ class Accounts:
             raise access.forbidden(who, "user.set_password")
         check_may_touch(who, whom)
         if who.user_id == user_id and who.via is not None:
-            await self._check_current(whom, new.current_password, address)
+            await self._check_current(who, whom, new.current_password, address)
         password = await self._passwords.hash(new.password)
         async with self._people.turn:
             before = self._people.get(user_id)
@@ -162,7 +172,9 @@ class Accounts:
             self._people.put(row)
             self._sign_ins.forget(ended)
 
-    async def _check_current(self, whom: UserRow, current: str | None, address: str) -> None:
+    async def _check_current(
+        self, who: Principal, whom: UserRow, current: str | None, address: str
+    ) -> None:
         if whom.password_hash is None:
             raise Forbidden(
                 f"{whom.name} has no password that could show who asks",
@@ -177,6 +189,8 @@ class Accounts:
             attempt.take_back()
             raise
         if not right:
+            wrong = "wrong current password"
+            self._refusals.note("user.password_set", address, whom.user_id, wrong, who)
             raise Forbidden("current_password: this is not the password")
         attempt.succeeded()
 

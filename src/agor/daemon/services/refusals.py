@@ -13,6 +13,7 @@ from collections.abc import Callable
 import structlog
 
 from agor.daemon.services.audit import STRANGER, record
+from agor.daemon.services.principal import Principal
 from agor.daemon.services.stamps import now
 from agor.daemon.services.throttle import place_of
 from agor.daemon.store.base import Store, Write
@@ -43,7 +44,14 @@ class Refusals:
         self._waiting: list[AuditRecord] = []
         self._writing: asyncio.Task[None] | None = None
 
-    def note(self, action: str, address: str, subject: str | None, reason: str) -> None:
+    def note(
+        self,
+        action: str,
+        address: str,
+        subject: str | None,
+        reason: str,
+        who: Principal | None = None,
+    ) -> None:
         """Write down that somebody was refused, or count it."""
         self.roll()
         place = place_of(address)
@@ -51,7 +59,7 @@ class Refusals:
             self._written[place] += 1
             self._write(
                 record(
-                    action, actor=STRANGER, subject=subject, result="refused",
+                    action, who, actor=STRANGER, subject=subject, result="refused",
                     address=address, reason=reason,
                 )
             )  # fmt: skip

@@ -31,6 +31,8 @@ from agor.protocol.people import SignInCode
 #: Milliseconds that a code is good for, and how many there may be at once.
 CODE_LIFE = 60_000
 MOST_CODES = 100
+#: How often a password may be changed while somebody signs in with it.
+_LOOKS = 3
 
 
 class SignedIn(Struct, frozen=True):
@@ -76,32 +78,41 @@ class SigningIn:
         except TooManyAttempts:
             self._note(found, address, "too many attempts")
             raise
-        stored = None if found is None else found.password_hash
         try:
+            signed_in = await self._if_right(found, password, address, old)
+        except AgorError:
+            attempt.take_back()
+            raise
+        if signed_in is None:
+            raise Unauthenticated(
+                "there is nobody of this name with this password",
+                hint="After a few attempts the next ones have to wait.",
+            )
+        attempt.succeeded()
+        return signed_in
+
+    async def _if_right(
+        self, found: UserRow | None, password: str, address: str, old: SignInRow | None
+    ) -> SignedIn | None:
+        """Let somebody in if this is their password."""
+        for _ in range(_LOOKS):
+            stored = None if found is None else found.password_hash
             right = await self._passwords.verify(stored, password)
             fresh = None
             if right and stored is not None and self._passwords.is_outdated(stored):
                 fresh = await self._passwords.hash(password)
-        except AgorError:
-            attempt.take_back()
-            raise
-        async with self._people.turn:
-            # They may have been disabled, or given another password, meanwhile.
-            user = None if found is None else self._people.enabled(found.user_id)
-            if not right or user is None or stored is None or user.password_hash != stored:
-                why = "disabled" if right and user is None else "wrong name or password"
-                self._note(found, address, why)
-                raise Unauthenticated(
-                    "there is nobody of this name with this password",
-                    hint="After a few attempts the next ones have to wait.",
-                )
-            try:
-                signed_in = await self._admit(user, "password", address, old, fresh)
-            except AgorError:
-                attempt.take_back()
-                raise
-        attempt.succeeded()
-        return signed_in
+            async with self._people.turn:
+                user = None if found is None else self._people.enabled(found.user_id)
+                if user is not None and user.password_hash != stored:
+                    # It was changed while we looked: look again.
+                    found = user
+                    continue
+                if right and user is not None and stored is not None:
+                    return await self._admit(user, "password", address, old, fresh)
+            why = "disabled" if right else "wrong name or password"
+            self._note(found, address, why)
+            return None
+        return None
 
     def make_code(self, who: Principal) -> SignInCode:
         """Make a code that signs a browser of this machine in, once and soon."""
@@ -120,7 +131,11 @@ class SigningIn:
 
     async def by_code(self, code: str, address: str, old: SignInRow | None) -> SignedIn:
         """Sign in with a one-time code."""
-        attempt = self._throttle.begin(None, address)
+        try:
+            attempt = self._throttle.begin(None, address)
+        except TooManyAttempts:
+            self._note(None, address, "too many attempts")
+            raise
         # Gone from now on, whatever comes of it.
         user_id, until = self._codes.pop(hash_of(code), ("", 0))
         async with self._people.turn:
