@@ -13,6 +13,7 @@ from msgspec import UNSET, UnsetType
 
 from agor.client.address import Find, fixed, of_home
 from agor.client.calls import Calls
+from agor.client.credentials import CredentialCalls
 from agor.client.feed import Feed, until_ended
 from agor.client.ids import in_path
 from agor.client.people import Tokens, Users
@@ -65,6 +66,8 @@ class Client:
         self._find = find or (lambda: address)
         self._reconnect_timeout = reconnect_timeout
         self._calls = Calls(self._find, attempts)
+        #: People's API keys.
+        self.credentials = CredentialCalls(self._calls)
         self._feeds: WeakSet[Feed] = WeakSet()
         self.users = Users(self._calls)
         self.tokens = Tokens(self._calls)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import time
 from collections.abc import AsyncIterator
 
@@ -25,6 +26,7 @@ from agor.daemon.services import access
 from agor.daemon.services.accounts import Accounts
 from agor.daemon.services.api_tokens import ApiTokens
 from agor.daemon.services.conversations import Conversations
+from agor.daemon.services.credentials import Credentials
 from agor.daemon.services.departures import Departures
 from agor.daemon.services.dispatch import Dispatcher
 from agor.daemon.services.feed import Feed
@@ -32,7 +34,8 @@ from agor.daemon.services.finish import Finisher
 from agor.daemon.services.housekeeping import keep_house
 from agor.daemon.services.identity import Identity
 from agor.daemon.services.intake import Intake
-from agor.daemon.services.keys import NoKeys
+from agor.daemon.services.key_sources import source_of, take_variable
+from agor.daemon.services.keys import Keys
 from agor.daemon.services.live import LiveSessions
 from agor.daemon.services.passwords import Passwords
 from agor.daemon.services.people import People
@@ -43,6 +46,7 @@ from agor.daemon.services.records import StoreRecords
 from agor.daemon.services.recovery import Recovery
 from agor.daemon.services.refusals import Refusals
 from agor.daemon.services.revocations import Revocations
+from agor.daemon.services.rotation import Rotations
 from agor.daemon.services.runs import Runs
 from agor.daemon.services.sessions import Sessions
 from agor.daemon.services.shares import Shares
@@ -54,6 +58,7 @@ from agor.daemon.services.tasks import Tasks
 from agor.daemon.services.throttle import Throttle
 from agor.daemon.services.tokens import Tokens
 from agor.daemon.services.upkeep import Upkeep
+from agor.daemon.services.vault import Vault
 from agor.daemon.store import connect
 from agor.execution import ExecutionEnvironment
 from agor.executor.server import Executor, Options
@@ -86,11 +91,15 @@ class Daemon:
         self.tokens = Tokens(
             execution.session_token_expiration_ms, execution.session_token_max_uses
         )
+        source = source_of(config.credentials, home, take_variable(os.environ))
+        self.vault = Vault(self.store, source)
+        self.credentials = Credentials(self.store, self.vault, self.people)
+        self.rotations = Rotations(self.store, self.vault)
+        keys = Keys(self.store, self.vault, self.tokens, self.runs, self.people)
         self.permissions = Permissions(self.store, self.lives, execution.permission_timeout_ms)
         self.finisher = Finisher(self.tokens, self.permissions, self.metrics)
         self.intake = Intake(
-            self.store, self.people, self.runs, self.tokens, self.permissions, NoKeys(),
-            self.finisher,
+            self.store, self.runs, self.tokens, self.permissions, keys, self.finisher,
             outbox_bytes=execution.outbox_bytes, max_line=execution.max_line_bytes,
         )  # fmt: skip
         self.intake.end_executor = self._end_executor
@@ -150,6 +159,8 @@ class Daemon:
             shares=self.shares,
             permissions=self.permissions,
             conversations=self.conversations,
+            credentials=self.credentials,
+            rotations=self.rotations,
             receipts=self.receipts,
             feed=self.feed,
             accounts=self.accounts,
@@ -207,6 +218,11 @@ class Daemon:
         checks = [
             Check(name="store", ok=self.store.available, detail=store),
             Check(name="executors", ok=True, detail=self.executors.kind),
+            Check(
+                name="credentials",
+                ok=self.vault.problem is None,
+                detail=self.vault.problem or "can be opened",
+            ),
         ]
         well = all(check.ok for check in checks)
         return Health(
@@ -232,6 +248,7 @@ class Daemon:
             await self.api_tokens.open()
             await self.sign_ins.open()
             await self.lives.open()
+            await self.vault.open()
             recovery = Recovery(
                 self.store, self.lives, self.runs, self.tokens, self.permissions, self.finisher,
                 self.dispatcher, self.stopper, self.executors,
@@ -239,6 +256,7 @@ class Daemon:
             housekeeper = asyncio.create_task(keep_house(self.store))
             upkeep = asyncio.create_task(self.upkeep.run())
             try:
+                await self.rotations.open()
                 await recovery.recover()
                 self._recovered.set()
                 self.departures.recover()
@@ -272,6 +290,7 @@ class Daemon:
         await self.departures.close()
         await self.dispatcher.close()
         self.permissions.close()
+        await self.rotations.close()
         await self.executors.close(drain=drain)
         await self.stopper.close()
         try:

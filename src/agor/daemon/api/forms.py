@@ -66,6 +66,12 @@ class TokensQuery(PageQuery):
     user_id: Id | None = None
 
 
+class CredentialQuery(Sent):
+    """Whose credential."""
+
+    team: Annotated[bool, Meta(description="The whole team's, instead of one's own.")] = False
+
+
 class FeedQuery(Sent):
     """From where on."""
 

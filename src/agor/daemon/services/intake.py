@@ -18,15 +18,14 @@ import structlog
 from agor.daemon.pool.ending import Ending
 from agor.daemon.services.finish import Finisher, describe_loss, result_of
 from agor.daemon.services.keys import Keys
-from agor.daemon.services.people import People
 from agor.daemon.services.permissions import Permissions
 from agor.daemon.services.runs import Run, Runs, StreamEntry
 from agor.daemon.services.stream import StreamWriter
 from agor.daemon.services.tokens import Tokens, hash_of
 from agor.daemon.store import tokens as token_rows
-from agor.daemon.store.base import Store, Write
+from agor.daemon.store.base import Store
 from agor.daemon.store.rows import TokenRow
-from agor.errors import InvalidParams, RpcError, StoreError, StoreUnavailable, UnknownTask
+from agor.errors import InvalidParams, RpcError, StoreUnavailable, TokenRefused, UnknownTask
 from agor.execution import ExecutionEnvironment
 from agor.protocol.events import Problem, TaskResult
 from agor.protocol.methods import (
@@ -60,7 +59,6 @@ class Intake:
     def __init__(
         self,
         store: Store,
-        people: People,
         runs: Runs,
         tokens: Tokens,
         permissions: Permissions,
@@ -71,7 +69,6 @@ class Intake:
         max_line: int,
     ) -> None:
         self._store = store
-        self._people = people
         self._runs = runs
         self._tokens = tokens
         self._permissions = permissions
@@ -201,15 +198,13 @@ class Intake:
         self, environment: ExecutionEnvironment, params: GetApiKeyParams
     ) -> GetApiKeyResult:
         """Give a key to a task, or refuse."""
-        grant = self._tokens.check(params.session_token, environment.executor_id)
-        self._people.check_enabled(grant.row.user_id)
-        use = self._tokens.use(grant)
+        name = params.credential_key
         try:
-            await self._store.commit(Write([use]))
-        except StoreError:
-            self._tokens.unuse(grant)
+            grant = self._tokens.check(params.session_token, environment.executor_id)
+        except TokenRefused as error:
+            await self._keys.refuse_stranger(environment.executor_id, name, error)
             raise
-        return await self._keys.get(grant.row, params.credential_key)
+        return await self._keys.get(grant, name)
 
     async def request_permission(
         self, environment: ExecutionEnvironment, params: RequestPermissionParams
