@@ -70,10 +70,11 @@ class KeyFile:
         except OSError as error:
             why = "it is a link" if self._path.is_symlink() else error.strerror
             raise MasterKeyUnusable(f"cannot read {self._path}: {why}") from error
-        with os.fdopen(fd, "rb") as file:
-            found = os.fstat(fd)
-            self._check(found)
-            text = file.read(MOST_TEXT + 1)
+        try:
+            self._check(os.fstat(fd))
+            text = os.read(fd, MOST_TEXT + 1)
+        finally:
+            os.close(fd)
         return parse(_decode(text, self.name), self.name)
 
     def _check(self, found: os.stat_result) -> None:
