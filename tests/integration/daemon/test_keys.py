@@ -6,11 +6,14 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
+from agor.daemon.store import credentials
 from agor.daemon.store.base import Statement, Write
+from agor.daemon.store.rows import CredentialRow
 from agor.errors import HandlerFailed, RpcError, TokenRefused
 from tests.integration.daemon.asker import Asker
 from tests.integration.daemon.gate import Gate
@@ -90,6 +93,27 @@ async def test_the_credential_itself_can_narrow_that_further(folder: Path):
         for agent in ("scripted", "acp:other"):
             with pytest.raises(HandlerFailed, match="does not get"):
                 await ann.ask("MY_OWN", agent)
+
+
+async def test_a_key_that_is_sealed_anew_while_it_is_asked_for_is_given(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+):
+    async with people(folder) as (ann, _, desk):
+        await ann.keep(KEY)
+        rotations, real = desk.daemon.rotations, credentials.get
+
+        async def get(*asked: Any) -> CredentialRow | None:
+            row = await real(*asked)
+            monkeypatch.setattr(credentials, "get", real)
+            await rotations.begin(ann.who)
+            while (await rotations.show(ann.who)).status == "running":
+                await asyncio.sleep(0)
+            return row
+
+        executor, params = await ann.task()
+        monkeypatch.setattr(credentials, "get", get)
+        assert (await ask(executor, params, KEY)).api_key == "sk-0123456789-LAST"
+        assert (await rotations.show(ann.who)).versions == [2]
 
 
 # ── the team's ───────────────────────────────────────────────────────────────────────────────

@@ -10,6 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TypeVar
 
 import structlog
 
@@ -20,9 +23,10 @@ from agor.daemon.services.receipts import Receipt
 from agor.daemon.services.vault import Vault
 from agor.daemon.store import credentials
 from agor.daemon.store.base import Store, Write
-from agor.daemon.store.rows import CredentialRow
 from agor.errors import AgorError, MasterKeyUnusable, StoreUnavailable
 from agor.protocol.credentials import Rotation
+
+T = TypeVar("T")
 
 log = structlog.get_logger("agor.credentials")
 
@@ -108,7 +112,10 @@ class Rotations:
         if self._problem:
             return f"{self._problem}. The daemon's log has the details: agor daemon logs."
         if left:
-            return "Not all are on the newest version: rotate again."
+            return (
+                f"{left} are on an older version. Those that cannot be opened are in the daemon's "
+                "log (agor daemon logs): store them anew. Then rotate again."
+            )
         if source.ours:
             return None
         if older:
@@ -132,11 +139,11 @@ class Rotations:
                 "credential.rotated", subject=str(newest), result="failed" if unreadable else "ok",
                 sealed=sealed, unreadable=unreadable,
             )  # fmt: skip
-            await self._commit(Write(records=[done]))
-            retired = await self._vault.retire()
-            if unreadable:
-                self._problem = f"{unreadable} credentials cannot be opened"
-            log.info("rotated", version=newest, sealed=sealed, retired=retired)
+            await _patiently(partial(self._store.commit, Write(records=[done])))
+            retired = await _patiently(self._vault.retire)
+            log.info(
+                "rotated", version=newest, sealed=sealed, unreadable=unreadable, retired=retired
+            )
         except AgorError as error:
             self._problem = error.message
             log.error("rotation_failed", why=error.message, hint=error.hint)
@@ -148,7 +155,8 @@ class Rotations:
         """Seal anew what is not on the newest version; counts them, and those that do not open."""
         sealed = unreadable = 0
         after = ""
-        while batch := await self._next(newest, after):
+        find = partial(credentials.not_sealed_with, self._store, newest, limit=_BATCH)
+        while batch := await _patiently(partial(find, after=after)):
             statements = []
             for row in batch:
                 try:
@@ -159,21 +167,16 @@ class Rotations:
                     continue
                 statements.append(credentials.reseal(row, self._vault.seal(row, value)))
             if statements:
-                await self._commit(Write(statements))
+                await _patiently(partial(self._store.commit, Write(statements)))
             sealed += len(statements)
             after = batch[-1].credential_id
         return sealed, unreadable
 
-    async def _next(self, newest: int, after: str) -> list[CredentialRow]:
-        while True:
-            try:
-                return await credentials.not_sealed_with(self._store, newest, after, _BATCH)
-            except StoreUnavailable:
-                await asyncio.sleep(_PAUSE)
 
-    async def _commit(self, write: Write) -> None:
-        while True:
-            try:
-                return await self._store.commit(write)
-            except StoreUnavailable:
-                await asyncio.sleep(_PAUSE)
+async def _patiently(work: Callable[[], Awaitable[T]]) -> T:
+    """Do it as soon as the store can: there is no hurry, and nobody waits."""
+    while True:
+        try:
+            return await work()
+        except StoreUnavailable:
+            await asyncio.sleep(_PAUSE)
