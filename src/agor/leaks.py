@@ -40,7 +40,7 @@ class Seeker:
         self._forms = _all_forms(secret)
         self._longest = max(len(form) for form in self._forms)
         self.leaks: list[Leak] = []
-        #: `files`, `bytes`, `command lines`, `environments`, `unreadable`, `texts`.
+        #: `files`, `bytes`, `command lines`, `environments`, `texts`, and `unreadable …`.
         self.seen: Counter[str] = Counter()
 
     def look_at(self, where: str, data: bytes) -> None:

@@ -48,8 +48,7 @@ class Canary:
         self._name = f"AGOR_CANARY_{secrets.token_hex(4).upper()}"
         self._value = secrets.token_urlsafe(36)
         self._seeker = Seeker(self._value)
-        self._workspace = Path(tempfile.mkdtemp(prefix="agor-canary-"))
-        self._workspace.chmod(0o755)
+        self._workspace = Path(tempfile.gettempdir(), f"agor-canary-{secrets.token_hex(8)}")
 
     async def fly(self) -> AsyncIterator[Finding]:
         """Go the whole way; each finding comes as soon as it is there."""
@@ -61,6 +60,8 @@ class Canary:
             ) as http,
         ):
             try:
+                # Whoever the executor runs as has to get there.
+                self._workspace.mkdir(mode=0o755)
                 await self._store(http)
                 async for finding in self._use(client, http):
                     yield finding

@@ -214,7 +214,13 @@ async def test_the_command_finds_what_is_planted(
 
 async def test_a_command_whose_task_cannot_run_says_so_and_cleans_up(quiet_daemon: DaemonProcess):
     canary = Canary(quiet_daemon.home, [])
-    canary._workspace.rmdir()
+    real = canary._store
+
+    async def store(http: httpx.AsyncClient) -> None:
+        await real(http)
+        canary._workspace.rmdir()
+
+    canary._store = store  # type: ignore[method-assign]
     with pytest.raises(Exception, match="workspace"):
         _ = [each async for each in canary.fly()]
     async with quiet_daemon.client() as client:
