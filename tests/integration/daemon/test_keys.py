@@ -237,14 +237,14 @@ async def test_a_task_that_is_over_gets_nothing(folder: Path):
 
 
 async def test_a_key_of_somebody_who_was_disabled_is_not_given(folder: Path):
-    bob = msgspec.structs.replace(BOB, disabled_at=5)
-    await invite(folder, ANN, bob)
-    asker = Asker()
-    async with desk_in(folder, asker.make) as desk:
-        bobs = KeyDesk(desk, asker, bob)
-        await bobs.keep(KEY)
-        with pytest.raises(RpcError):
-            await bobs.ask(KEY)
+    async with people(folder) as (_, bob, desk):
+        await bob.keep(KEY)
+        records = Records(desk.daemon.store)
+        executor, params = await bob.task()
+        desk.daemon.people.put(msgspec.structs.replace(BOB, disabled_at=5))
+        with pytest.raises(RpcError, match="disabled"):
+            await ask(executor, params, KEY)
+        assert [each["code"] for each in records.of("credential.refused")] == ["forbidden"]
 
 
 async def test_one_that_cannot_be_opened_is_told_and_recorded_as_failed(folder: Path):
