@@ -29,6 +29,7 @@
     ├── StoreError               the database
     │   ├── StoreUnavailable     … cannot be written or read now
     │   └── StoreUnusable        … is of another kind or version than this program can use
+    ├── MasterKeyUnusable        credentials cannot be sealed or opened
     ├── DaemonError              the daemon as a process
     │   ├── DaemonRunning        … there is one already
     │   └── DaemonNotRunning     … there is none, or it does not answer
@@ -239,6 +240,12 @@ class StoreUnusable(StoreError):
     """The database is of a newer version than this program knows, or no database at all."""
 
     code = "store_unusable"
+
+
+class MasterKeyUnusable(AgorError):
+    """The master key of the credentials is missing, is another one, or cannot be read."""
+
+    code = "master_key_unusable"
 
 
 class DaemonError(AgorError):

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from agor.protocol.launching import Process
 
+_PR_SET_DUMPABLE = 4
 _PR_SET_CHILD_SUBREAPER = 36
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -51,6 +52,16 @@ def send(process: Process, number: int) -> bool:
 def become_subreaper() -> None:
     """Have the orphans below this process come back to it, instead of to init."""
     if _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+
+
+def forbid_dumps() -> None:
+    """Let nobody but root look into this process: no core dump, no debugger, no environment.
+
+    It is for this program alone; what it starts is as open as ever.
+    """
+    if _libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0) != 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
 

@@ -30,7 +30,7 @@ def methods_of(path: str) -> set[str]:
         "/", "//", "/session", "/sessions/", "/sessions//", "//sessions", "/sessions/a/",
         "/Sessions", "/sessions/a/b", "/sessions/a/prompt/", "/sessions%2Fa",
         "/sessions/a%2Fprompt",
-        "/sessions/%00", "/sessions/a.b", "/sessions/../livez", "/sessions/" + "a" * 65,
+        "/sessions/%00", "/sessions/a.b", "/sessions/../livez", "/sessions/" + "a" * 129,
         "/sessions/%ff", "/sessions/ä".encode().decode("latin-1"), "/livez;x",
     ],
 )  # fmt: skip

@@ -7,6 +7,7 @@ from typing import Any
 from agor.daemon.store.base import EventRun, Statement, Store, Write
 from agor.daemon.store.rows import (
     AuditRecord,
+    CredentialRow,
     MessageRow,
     PermissionRow,
     ReceiptRow,
@@ -183,6 +184,28 @@ def a_record(subject: str | None = "thing-1", **members: Any) -> AuditRecord:
             "subject": subject,
             "result": "ok",
             "detail": b'{"how":"well"}',
+            **members,
+        }
+    )
+
+
+def a_credential(
+    name: str = "ANTHROPIC_API_KEY", user: str = "user-1", **members: Any
+) -> CredentialRow:
+    return CredentialRow(
+        **{
+            "credential_id": f"{user}-{name}",
+            "user_id": user,
+            "name": name,
+            "base_url": f"https://example.com/{ODD}",
+            "last_four": "ab\x1bd",
+            "set_by": "user-1",
+            "key_version": 1,
+            "created_at": 1_700_000_000_000,
+            "updated_at": 1_700_000_000_001,
+            "last_used_at": None,
+            "agents": b'["codex"]',
+            "sealed": b"\x00\xffsealed",
             **members,
         }
     )

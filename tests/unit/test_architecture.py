@@ -24,6 +24,7 @@ REFERENCE = ROOT / "docs" / "reference"
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "logs": set(),
+    "leaks": set(),
     "__init__": {"errors"},
     "protocol": {"errors"},
     "rpc": {"errors", "protocol"},
@@ -41,6 +42,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "environments",
         "errors",
         "home",
+        "leaks",
         "linux",
         "logs",
         "protocol",

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
 import typer
+import uvloop
 from rich.console import Console
 from rich.text import Text
 
@@ -30,18 +32,47 @@ def doctor(
             metavar="FOLDER", help="The daemon's runtime folder (default: AGOR_HOME/run)."
         ),
     ] = None,
+    canary: Annotated[
+        bool,
+        typer.Option(
+            "--canary",
+            help="Instead: keep a made-up key, have an agent use it, and look for it in clear.",
+        ),
+    ] = False,
+    also: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="PATH", help="With --canary, look here, too. Repeatable."),
+    ] = None,
 ) -> None:
     """Check this machine: what works, what does not, and what to do about it."""
     console = Console(highlight=False, soft_wrap=True)
-    findings = []
-    for finding in examine(runtime or Home.find().runtime, unix_users or []):
-        findings.append(finding)
-        show(console, finding)
+    if canary:
+        findings = uvloop.run(_fly(console, also or []))
+    else:
+        findings = list(_shown(console, examine(runtime or Home.find().runtime, unix_users or [])))
     problems = sum(finding.state == "problem" for finding in findings)
     warnings = sum(finding.state == "warning" for finding in findings)
     console.print(_summary(problems, warnings))
     if problems:
         raise typer.Exit(1)
+
+
+def _shown(console: Console, findings: Iterator[Finding]) -> Iterator[Finding]:
+    """Show each finding as soon as it is there."""
+    for finding in findings:
+        show(console, finding)
+        yield finding
+
+
+async def _fly(console: Console, also: list[Path]) -> list[Finding]:
+    # Imported late: no other part of the doctor needs a daemon.
+    from agor.cli.canary import Canary
+
+    findings = []
+    async for finding in Canary(Home.find(), also).fly():
+        findings.append(finding)
+        show(console, finding)
+    return findings
 
 
 def show(console: Console, finding: Finding) -> None:

@@ -10,7 +10,7 @@ from rich.text import Text
 
 import agor
 from agor import logs
-from agor.cli import audit, config, daemon, demo, doctor, rule, token, user
+from agor.cli import audit, config, credential, daemon, demo, doctor, rule, token, user
 from agor.cli.view import printable
 from agor.errors import AgorError
 
@@ -27,6 +27,7 @@ app.add_typer(user.app, name="user")
 app.add_typer(token.app, name="token")
 app.add_typer(rule.app, name="rule")
 app.add_typer(audit.app, name="audit")
+app.add_typer(credential.app, name="credential")
 app.command("demo")(demo.demo)
 app.command("doctor")(doctor.doctor)
 

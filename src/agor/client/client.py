@@ -14,6 +14,7 @@ from msgspec import UNSET, UnsetType
 from agor.client.address import Find, fixed, of_home
 from agor.client.audit import AuditCalls
 from agor.client.calls import Calls
+from agor.client.credentials import CredentialCalls
 from agor.client.feed import Feed, until_ended
 from agor.client.ids import in_path
 from agor.client.people import Tokens, Users
@@ -70,6 +71,8 @@ class Client:
         self._reconnect_timeout = reconnect_timeout
         self._calls = Calls(self._find, attempts)
         self.audit = AuditCalls(self._calls)
+        #: People's API keys.
+        self.credentials = CredentialCalls(self._calls)
         self._feeds: WeakSet[Feed] = WeakSet()
         self.users = Users(self._calls)
         self.tokens = Tokens(self._calls)

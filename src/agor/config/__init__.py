@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from agor.config.keys import (
     Config,
+    CredentialsConfig,
     DaemonConfig,
     DatabaseConfig,
     ExecutionConfig,
@@ -15,6 +16,7 @@ from agor.config.reading import load
 
 __all__ = [
     "Config",
+    "CredentialsConfig",
     "DaemonConfig",
     "DatabaseConfig",
     "ExecutionConfig",

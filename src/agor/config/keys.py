@@ -14,6 +14,8 @@ from typing import Any
 from agor.config.database_url import DatabaseUrl
 from agor.config.kinds import (
     Choice,
+    Command,
+    FilePath,
     Flag,
     HostNames,
     Kind,
@@ -164,6 +166,24 @@ class DatabaseConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CredentialsConfig:
+    """`credentials`: where the master key is that people's API keys are sealed with."""
+
+    master_key: str = _key(
+        "file",
+        Choice("file", "environment", "command"),
+        "where the master key is: a file, the variable AGOR_MASTER_KEY, or what a command prints",
+    )
+    key_file: str = _key(
+        "{home}/master.key", FilePath(), "the file; made at first need, readable by its owner only"
+    )
+    key_command: str | None = _key(
+        None, Optional(Command()), "the command; it is run without a shell"
+    )
+    key_timeout_ms: int = _key(10_000, _TIME, "time for the command to end")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LogConfig:
     """`log`: what the daemon writes to its log."""
 
@@ -183,6 +203,7 @@ class Config:
     daemon: DaemonConfig = _section(DaemonConfig)
     feed: FeedConfig = _section(FeedConfig)
     database: DatabaseConfig = _section(DatabaseConfig)
+    credentials: CredentialsConfig = _section(CredentialsConfig)
     log: LogConfig = _section(LogConfig)
 
 

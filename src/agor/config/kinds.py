@@ -11,6 +11,7 @@ from __future__ import annotations
 import ipaddress
 import math
 import re
+import shlex
 import string
 from abc import ABC, abstractmethod
 from typing import Any
@@ -237,6 +238,32 @@ class SocketTemplate(Kind):
         if ("id", "", None) not in parts or not value.isprintable():
             raise ValueError
         if any(part not in (("id", "", None), ("runtime", "", None)) for part in parts):
+            raise ValueError
+        return value
+
+
+class FilePath(Kind):
+    """Where a file is."""
+
+    allowed = "a path that starts with {home}/ or /"
+
+    def read(self, value: object) -> str:
+        """Take what names a file, below the home or anywhere."""
+        if not isinstance(value, str) or not value.isprintable() or value.endswith("/"):
+            raise ValueError
+        if not value.startswith(("{home}/", "/")):
+            raise ValueError
+        return value
+
+
+class Command(Kind):
+    """A command and its arguments, quoted as a shell would have them."""
+
+    allowed = "a command with its arguments, quoted as in a shell"
+
+    def read(self, value: object) -> str:
+        """Take what can be divided into words; if it cannot, that is a ValueError, too."""
+        if not isinstance(value, str) or not value.isprintable() or not shlex.split(value):
             raise ValueError
         return value
 

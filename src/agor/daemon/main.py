@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import time
 from collections.abc import AsyncIterator
 
@@ -28,6 +29,7 @@ from agor.daemon.services.anchors import AnchorFile
 from agor.daemon.services.api_tokens import ApiTokens
 from agor.daemon.services.audit_log import AuditLog
 from agor.daemon.services.conversations import Conversations
+from agor.daemon.services.credentials import Credentials
 from agor.daemon.services.departures import Departures
 from agor.daemon.services.dispatch import Dispatcher
 from agor.daemon.services.feed import Feed
@@ -35,7 +37,8 @@ from agor.daemon.services.finish import Finisher
 from agor.daemon.services.housekeeping import keep_house
 from agor.daemon.services.identity import Identity
 from agor.daemon.services.intake import Intake
-from agor.daemon.services.keys import NoKeys
+from agor.daemon.services.key_sources import source_of, take_variable
+from agor.daemon.services.keys import Keys
 from agor.daemon.services.live import LiveSessions
 from agor.daemon.services.passwords import Passwords
 from agor.daemon.services.people import People
@@ -47,6 +50,7 @@ from agor.daemon.services.recovery import Recovery
 from agor.daemon.services.refusals import Refusals
 from agor.daemon.services.refused_tokens import RefusedTokens
 from agor.daemon.services.revocations import Revocations
+from agor.daemon.services.rotation import Rotations
 from agor.daemon.services.rules.rules import Rules
 from agor.daemon.services.runs import Runs
 from agor.daemon.services.sessions import Sessions
@@ -59,6 +63,7 @@ from agor.daemon.services.tasks import Tasks
 from agor.daemon.services.throttle import Throttle
 from agor.daemon.services.tokens import Tokens
 from agor.daemon.services.upkeep import Upkeep
+from agor.daemon.services.vault import Vault
 from agor.daemon.store import connect
 from agor.daemon.store.migrate import HEAD
 from agor.execution import ExecutionEnvironment
@@ -93,14 +98,19 @@ class Daemon:
         self.tokens = Tokens(
             execution.session_token_expiration_ms, execution.session_token_max_uses
         )
+        source = source_of(config.credentials, home, take_variable(os.environ))
+        self.vault = Vault(self.store, source)
+        self.credentials = Credentials(self.store, self.vault, self.people)
+        self.rotations = Rotations(self.store, self.vault)
+        keys = Keys(self.store, self.vault, self.tokens, self.runs, self.people)
         self.rules = Rules(self.store, self.lives)
         self.permissions = Permissions(
             self.store, self.lives, self.rules, execution.permission_timeout_ms
         )
         self.finisher = Finisher(self.tokens, self.permissions.questions, self.metrics)
         self.intake = Intake(
-            self.store, self.people, self.runs, self.tokens, self.permissions, NoKeys(),
-            self.finisher, self.refused_tokens,
+            self.store, self.runs, self.tokens, self.permissions, keys, self.finisher,
+            self.refused_tokens,
             outbox_bytes=execution.outbox_bytes, max_line=execution.max_line_bytes,
         )  # fmt: skip
         self.intake.end_executor = self._end_executor
@@ -169,6 +179,8 @@ class Daemon:
             permissions=self.permissions,
             rules=self.rules,
             conversations=self.conversations,
+            credentials=self.credentials,
+            rotations=self.rotations,
             receipts=self.receipts,
             feed=self.feed,
             accounts=self.accounts,
@@ -227,6 +239,11 @@ class Daemon:
         checks = [
             Check(name="store", ok=self.store.available, detail=store),
             Check(name="executors", ok=True, detail=self.executors.kind),
+            Check(
+                name="credentials",
+                ok=self.vault.problem is None,
+                detail=self.vault.problem or "can be opened",
+            ),
         ]
         well = all(check.ok for check in checks)
         # It must be seen, and is no reason to take no work.
@@ -257,6 +274,7 @@ class Daemon:
             await self.anchoring.begin(**self._facts())
             await self.lives.open()
             await self.rules.open()
+            await self.vault.open()
             recovery = Recovery(
                 self.store, self.lives, self.runs, self.tokens, self.permissions, self.finisher,
                 self.dispatcher, self.stopper, self.executors,
@@ -264,6 +282,7 @@ class Daemon:
             housekeeper = asyncio.create_task(keep_house(self.store))
             upkeep = asyncio.create_task(self.upkeep.run())
             try:
+                await self.rotations.open()
                 await recovery.recover()
                 self._recovered.set()
                 self.departures.recover()
@@ -308,6 +327,7 @@ class Daemon:
         await self.departures.close()
         await self.dispatcher.close()
         self.permissions.questions.close()
+        await self.rotations.close()
         await self.executors.close(drain=drain)
         await self.stopper.close()
         try:

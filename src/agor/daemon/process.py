@@ -12,7 +12,7 @@ import structlog
 import uvloop
 
 import agor
-from agor import logs
+from agor import linux, logs
 from agor.config import Config
 from agor.daemon.main import Daemon
 from agor.errors import AgorError
@@ -27,6 +27,8 @@ _COLLECT_EVERY = 10_000
 def run(config: Config, home: Home, host: str | None = None, port: int | None = None) -> int:
     """Be the daemon of a home until told to end."""
     logs.configure(config.log.level, config.log.format)
+    # People's keys go through our memory, and what opens them stays there.
+    linux.forbid_dumps()
     with home.lock():
         try:
             uvloop.run(

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+from agor.protocol.credentials import NewCredential
 from agor.protocol.methods import (
     GET_API_KEY,
     ExecutePromptParams,
@@ -56,6 +57,14 @@ def acting(*acts: Act) -> Callable[[], Hostile]:
 async def ask_for_key(executor: Hostile, token: str) -> None:
     params = GetApiKeyParams(session_token=token, credential_key="ANTHROPIC_API_KEY")
     await soon(executor.peer.call(GET_API_KEY, params))
+
+
+async def keep(
+    desk: Desk, name: str = "ANTHROPIC_API_KEY", value: str = "sk-kept-01234567"
+) -> None:
+    """Keep a credential, so that there is one to ask for."""
+    new = NewCredential(value=value)
+    await soon(desk.daemon.credentials.put(desk.who, name, new, team=False))
 
 
 def question(params: ExecutePromptParams, **changes: Any) -> RequestPermissionParams:

@@ -10,7 +10,7 @@ from msgspec import Raw
 
 from agor.errors import TokenRefused, UnknownTask
 from agor.protocol.methods import REQUEST_PERMISSION, ExecutePromptParams
-from tests.integration.daemon.asker import Asker, acting, ask_for_key, question
+from tests.integration.daemon.asker import Asker, acting, ask_for_key, keep, question
 from tests.integration.daemon.hostile import Act, Hostile
 from tests.integration.daemon.in_process import desk_in, soon
 
@@ -186,6 +186,8 @@ async def test_a_token_with_one_use_gives_one_key_and_any_number_of_events(folde
         executor.report(params, 2)
         with pytest.raises(Exception, match="no such credential"):
             await ask_for_key(executor, params.session_token)
+        await keep(desk)
+        await ask_for_key(executor, params.session_token)
         with pytest.raises(TokenRefused, match="used 1 times"):
             await ask_for_key(executor, params.session_token)
         executor.end(params, 3)

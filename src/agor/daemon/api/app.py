@@ -113,7 +113,7 @@ class App:
         query = route.read_query(scope["query_string"])
         return Request(
             self._services, self._table, found.ids, headers, principal, query,
-            address=address, https=https,
+            address=address, https=https, query=query,
         )  # fmt: skip
 
     async def _answer(self, route: Route, request: Request[Any], receive: Receive) -> Answer | None:

@@ -120,6 +120,12 @@ class VerificationQuery(Sent):
     cursor: Cursor | None = None
 
 
+class CredentialQuery(Sent):
+    """Whose credential."""
+
+    team: Annotated[bool, Meta(description="The whole team's, instead of one's own.")] = False
+
+
 class FeedQuery(Sent):
     """From where on."""
 

@@ -29,7 +29,7 @@ from agor.protocol.api import ProblemDetails
 Schema = dict[str, Any]
 
 _REFERENCE = "#/components/schemas/{name}"
-_ID = {"type": "string", "minLength": 1, "maxLength": 64, "pattern": "^[A-Za-z0-9_-]+$"}
+_ID = {"type": "string", "minLength": 1, "maxLength": 128, "pattern": "^[A-Za-z0-9_-]+$"}
 _NAMES = re.compile(r"\{(\w+)\}")
 
 _ABOUT = """The daemon of agor: sessions with coding agents, their tasks, and what they tell.

@@ -20,6 +20,9 @@ _READ_ON = 8
 #: More parameters than any route has.
 _MOST_PARAMETERS = 32
 _NUMBER = re.compile(r"-?[0-9]{1,19}")
+_FLAGS = {"true": True, "false": False}
+#: What messages about a form say before they repeat something of what was sent.
+_QUOTES = re.compile(r"unknown field|[Ii]nvalid enum value|[Ii]nvalid value|\[\.\.\.\]")
 _KEY = re.compile(rb"[!-~]{1,255}")
 
 #: Headers that mean nothing if there are two of them.
@@ -55,6 +58,7 @@ class QueryReader:
         assert isinstance(info, inspect.StructType)
         # A query is text; which of it are numbers, only the form knows.
         self._numbers = {field.name for field in info.fields if _is_number(field.type)}
+        self._flags = {field.name for field in info.fields if _is_flag(field.type)}
         self._nothing = form()
 
     def __call__(self, query: bytes) -> Any:
@@ -72,8 +76,10 @@ class QueryReader:
         for name, value in pairs:
             if name in values:
                 raise Unprocessable(f"query.{quoted(name)}: it is there twice")
-            is_number = name in self._numbers and _NUMBER.fullmatch(value)
-            values[name] = int(value) if is_number else value
+            if name in self._numbers and _NUMBER.fullmatch(value):
+                values[name] = int(value)
+            else:
+                values[name] = _FLAGS.get(value, value) if name in self._flags else value
         try:
             return msgspec.convert(values, self._form)
         except msgspec.ValidationError as error:
@@ -81,25 +87,38 @@ class QueryReader:
 
 
 def _is_number(kind: inspect.Type) -> bool:
-    # A member with a description has it around its type.
-    inner = kind.type if isinstance(kind, inspect.Metadata) else kind
+    inner = _plain(kind)
     if isinstance(inner, inspect.UnionType):
         return any(map(_is_number, inner.types))
     return isinstance(inner, inspect.IntType)
 
 
+def _is_flag(kind: inspect.Type) -> bool:
+    return isinstance(_plain(kind), inspect.BoolType)
+
+
+def _plain(kind: inspect.Type) -> inspect.Type:
+    # A member with a description has it around its type.
+    return kind.type if isinstance(kind, inspect.Metadata) else kind
+
+
 class BodyReader:
     """Reads the body of a route into its form."""
 
-    def __init__(self, form: type[Any]) -> None:
+    def __init__(self, form: type[Any], *, secret: bool = False) -> None:
         self._decode = msgspec.json.Decoder(form).decode
+        self._secret = secret
 
     def __call__(self, body: bytes) -> Any:
         """Read it; raises `Unprocessable`."""
         try:
             return self._decode(body)
         except UNREADABLE as error:
-            raise Unprocessable(name_the_field(error, "body")) from None
+            said = name_the_field(error, "body")
+            if self._secret and _QUOTES.search(said):
+                # A secret may stand where it does not belong, as a member's name for example.
+                said = "body: there is something in it that this route does not take"
+            raise Unprocessable(said) from None
 
 
 def is_json(headers: Mapping[bytes, bytes]) -> bool:

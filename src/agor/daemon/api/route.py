@@ -29,7 +29,7 @@ WEBSOCKET = "WEBSOCKET"
 class Request(Generic[Form]):
     """A request that has been let in and read: what a handler gets.
 
-    `form` is the body, or the query of a route that takes no body.
+    `form` is the body, or the query of a route that takes no body; `query` is always the query.
     """
 
     services: Services
@@ -43,6 +43,7 @@ class Request(Generic[Form]):
     address: str = ""
     #: Whether the browser talks HTTPS, to a proxy in front of us.
     https: bool = False
+    query: Any = None
 
     @property
     def id(self) -> str:
@@ -107,12 +108,12 @@ class Route:
     errors: tuple[type[AgorError], ...] = ()
     media: str = JSON
     headers: HeaderList = field(default_factory=list)
-    #: Whether a secret is in what it takes or gives: then nothing of it may be kept as a receipt.
+    #: Whether a secret is in what it takes or gives: then nothing of it may be kept as a receipt,
+    #: nor repeated, whatever is wrong with it.
     confidential: bool = False
 
     def __post_init__(self) -> None:
         assert (self.handler is None) is not (self.stream is None)
-        assert self.query is None or self.body is None, "a handler is given one form"
         assert self.body is None or self.method in ("POST", "PATCH", "PUT")
 
     @cached_property
@@ -139,4 +140,4 @@ class Route:
     def read_body(self) -> BodyReader:
         """Reads the body."""
         assert self.body is not None
-        return BodyReader(self.body)
+        return BodyReader(self.body, secret=self.confidential)

@@ -7,6 +7,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from agor.daemon.api import (
     audit,
     auth,
+    credentials,
     documents,
     executors,
     feed,
@@ -22,6 +23,7 @@ from agor.daemon.api import (
 )
 from agor.daemon.api.forms import (
     AuditQuery,
+    CredentialQuery,
     FeedQuery,
     Liveness,
     PageQuery,
@@ -37,6 +39,7 @@ from agor.daemon.api.forms import (
 from agor.daemon.api.route import WEBSOCKET, Route
 from agor.errors import (
     Conflict,
+    MasterKeyUnusable,
     NotFound,
     PoolClosed,
     PoolExhausted,
@@ -63,6 +66,7 @@ from agor.protocol.api import (
     TaskStop,
 )
 from agor.protocol.audit import AuditEntry, AuditVerification
+from agor.protocol.credentials import Credential, NewCredential, Rotation
 from agor.protocol.people import (
     ApiToken,
     MadeToken,
@@ -247,6 +251,42 @@ ROUTES: list[Route] = [
         handler=rules.revoke,
         summary="Revoke a permission rule; it is kept, and decides nothing any more",
         status=204, errors=(NotFound, StoreUnavailable),
+    ),
+    # ── credentials ──────────────────────────────────────────────────────────────────────────
+    Route(
+        method="GET", path="/credentials", action="credential.list",
+        handler=credentials.page,
+        summary="List one's own credentials and the team's, by name",
+        details="Never their values. The team's is used where one has none of one's own.",
+        result=Page[Credential], errors=(StoreUnavailable,),
+    ),
+    Route(
+        method="PUT", path="/credentials/{name}", action="credential.keep",
+        handler=credentials.put,
+        summary="Keep a credential, in the place of what has this name now",
+        details="All of it is replaced: a base URL or agents that are absent are so afterwards.",
+        query=CredentialQuery, body=NewCredential, confidential=True, result=Credential,
+        errors=(Unprocessable, Conflict, StoreUnavailable, MasterKeyUnusable),
+    ),
+    Route(
+        method="DELETE", path="/credentials/{name}", action="credential.keep",
+        handler=credentials.delete,
+        summary="Keep a credential no more",
+        query=CredentialQuery, status=204, errors=(NotFound, StoreUnavailable),
+    ),
+    Route(
+        method="POST", path="/credentials/rotation", action="credential.rotate",
+        handler=credentials.rotate,
+        summary="Seal all credentials with a new version of the master key",
+        details="Answers as soon as the new version is safe; nothing stops meanwhile. If a "
+        "rotation is under way, it is told how far that is.",
+        result=Rotation, status=202, errors=(StoreUnavailable, MasterKeyUnusable),
+    ),
+    Route(
+        method="GET", path="/credentials/rotation", action="credential.rotate",
+        handler=credentials.rotation,
+        summary="Tell how far the credentials are on the newest version of the master key",
+        result=Rotation, errors=(StoreUnavailable, MasterKeyUnusable),
     ),
     # ── the feed ─────────────────────────────────────────────────────────────────────────────
     Route(

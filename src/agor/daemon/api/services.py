@@ -10,11 +10,13 @@ from agor.daemon.services.accounts import Accounts
 from agor.daemon.services.api_tokens import ApiTokens
 from agor.daemon.services.audit_log import AuditLog
 from agor.daemon.services.conversations import Conversations
+from agor.daemon.services.credentials import Credentials
 from agor.daemon.services.feed import Feed
 from agor.daemon.services.identity import Identity
 from agor.daemon.services.permissions import Permissions
 from agor.daemon.services.principal import Principal
 from agor.daemon.services.receipts import Receipts
+from agor.daemon.services.rotation import Rotations
 from agor.daemon.services.rules.rules import Rules
 from agor.daemon.services.sessions import Sessions
 from agor.daemon.services.shares import Shares
@@ -36,6 +38,8 @@ class Services:
     permissions: Permissions
     rules: Rules
     conversations: Conversations
+    credentials: Credentials
+    rotations: Rotations
     receipts: Receipts
     feed: Feed
     accounts: Accounts

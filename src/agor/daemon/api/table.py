@@ -14,7 +14,7 @@ from agor.daemon.api import openapi, page
 from agor.daemon.api.route import WEBSOCKET, Route
 
 #: What an id may look like. Whether there is such a thing, the services know.
-ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+ID = re.compile(r"[A-Za-z0-9_-]{1,128}")
 
 
 class Place:

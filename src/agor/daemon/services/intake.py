@@ -18,16 +18,15 @@ import structlog
 from agor.daemon.pool.ending import Ending
 from agor.daemon.services.finish import Finisher, describe_loss, result_of
 from agor.daemon.services.keys import Keys
-from agor.daemon.services.people import People
 from agor.daemon.services.permissions import Permissions
 from agor.daemon.services.refused_tokens import RefusedTokens
 from agor.daemon.services.runs import Run, Runs, StreamEntry
 from agor.daemon.services.stream import StreamWriter
 from agor.daemon.services.tokens import Tokens, hash_of
 from agor.daemon.store import tokens as token_rows
-from agor.daemon.store.base import Store, Write
+from agor.daemon.store.base import Store
 from agor.daemon.store.rows import TokenRow
-from agor.errors import InvalidParams, RpcError, StoreError, StoreUnavailable, UnknownTask
+from agor.errors import InvalidParams, RpcError, StoreUnavailable, UnknownTask
 from agor.execution import ExecutionEnvironment
 from agor.protocol.events import Problem, TaskResult
 from agor.protocol.methods import (
@@ -61,7 +60,6 @@ class Intake:
     def __init__(
         self,
         store: Store,
-        people: People,
         runs: Runs,
         tokens: Tokens,
         permissions: Permissions,
@@ -73,7 +71,6 @@ class Intake:
         max_line: int,
     ) -> None:
         self._store = store
-        self._people = people
         self._runs = runs
         self._tokens = tokens
         self._permissions = permissions
@@ -209,14 +206,7 @@ class Intake:
         """Give a key to a task, or refuse."""
         with self._refused.noting(environment.executor_id):
             grant = self._tokens.check(params.session_token, environment.executor_id)
-            self._people.check_enabled(grant.row.user_id)
-            use = self._tokens.use(grant)
-        try:
-            await self._store.commit(Write([use]))
-        except StoreError:
-            self._tokens.unuse(grant)
-            raise
-        return await self._keys.get(grant.row, params.credential_key)
+        return await self._keys.get(grant, params.credential_key)
 
     async def request_permission(
         self, environment: ExecutionEnvironment, params: RequestPermissionParams

@@ -28,6 +28,8 @@ class Grant(Struct, kw_only=True):
     row: TokenRow
     #: The token itself; none if it was given out by an earlier daemon and not shown to us yet.
     token: str | None = None
+    #: How often its task has asked for a key.
+    asked: int = 0
 
 
 class Tokens:

@@ -183,6 +183,8 @@ class CredentialRow(Struct, frozen=True, kw_only=True):
     name: str
     base_url: str | None
     last_four: str
+    #: Who stored it.
+    set_by: str
     #: The version of the master key that it is sealed with.
     key_version: int
     created_at: int

@@ -188,6 +188,7 @@ credentials = Table(
     _text("name"),
     _text("base_url", optional=True),
     _text("last_four"),
+    _text("set_by"),
     _number("key_version"),
     _number("created_at"),
     _number("updated_at"),

@@ -71,6 +71,7 @@ def _create_shares_and_credentials() -> None:
         sa.Column("name", PLAIN, nullable=False),
         sa.Column("base_url", PLAIN),
         sa.Column("last_four", PLAIN, nullable=False),
+        sa.Column("set_by", PLAIN, nullable=False),
         sa.Column("key_version", sa.BigInteger, nullable=False),
         sa.Column("created_at", sa.BigInteger, nullable=False),
         sa.Column("updated_at", sa.BigInteger, nullable=False),
