@@ -43,6 +43,7 @@ async def busy(tmp_path: Path) -> AsyncIterator[Served]:
                 ],
             )
         )
+        served.daemon.people.put(anna)
         yield served
 
 
