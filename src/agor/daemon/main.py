@@ -54,6 +54,7 @@ from agor.daemon.services.tasks import Tasks
 from agor.daemon.services.throttle import Throttle
 from agor.daemon.services.tokens import Tokens
 from agor.daemon.services.upkeep import Upkeep
+from agor.daemon.services.workspace_parts import WorkspaceParts
 from agor.daemon.store import connect
 from agor.execution import ExecutionEnvironment
 from agor.executor.server import Executor, Options
@@ -95,13 +96,20 @@ class Daemon:
         )  # fmt: skip
         self.intake.end_executor = self._end_executor
         self.executors = self._make_executors()
+        self.workspaces = WorkspaceParts(
+            self.store, self.people, self.lives, self.executors, pool_settings(config, home),
+            home.folder,
+        )  # fmt: skip
         self.dispatcher = Dispatcher(
-            self.executors, self.people, self.runs, self.tokens, self.finisher,
+            self.executors, self.people, self.workspaces.grounds, self.runs, self.tokens,
+            self.finisher,
             execution.task_timeout_ms,
         )  # fmt: skip
         stop_timeout = execution.stop_timeout_ms / 1000
         self.stopper = Stopper(self.executors, self.tokens, self.finisher, stop_timeout)
-        self.sessions = Sessions(self.store, self.lives, self.executors, execution.environment)
+        self.sessions = Sessions(
+            self.store, self.lives, self.executors, self.workspaces.grounds, execution.environment
+        )
         self.tasks = Tasks(self.store, self.lives, self.executors, self.dispatcher.kick)
         self.task_stops = TaskStops(self.store, self.lives, self.runs, self.executors, self.stopper)
         self.shares = Shares(self.store, self.lives, self.people, self.revocations)
@@ -157,6 +165,7 @@ class Daemon:
             sign_ins=self.sign_ins,
             signing_in=self.signing_in,
             identity=Identity(self.people, self.api_tokens, self.sign_ins),
+            workspaces=self.workspaces,
             executors=self._executors_of,
             health=self.health,
             metrics=self.metrics,
@@ -238,6 +247,7 @@ class Daemon:
             )  # fmt: skip
             housekeeper = asyncio.create_task(keep_house(self.store))
             upkeep = asyncio.create_task(self.upkeep.run())
+            self.workspaces.open()
             try:
                 await recovery.recover()
                 self._recovered.set()
@@ -246,6 +256,7 @@ class Daemon:
             finally:
                 housekeeper.cancel()
                 upkeep.cancel()
+                await self.workspaces.close()
                 await self._wind_down()
         finally:
             self.passwords.close()

@@ -29,8 +29,10 @@ from agor.daemon.api.forms import (
     TokensQuery,
 )
 from agor.daemon.api.route import WEBSOCKET, Route
+from agor.daemon.api.workspace_routes import WORKSPACE_ROUTES
 from agor.errors import (
     Conflict,
+    GitFailed,
     NotFound,
     PoolClosed,
     PoolExhausted,
@@ -80,8 +82,9 @@ ROUTES: list[Route] = [
         method="POST", path="/sessions", action="session.create",
         handler=sessions.create,
         summary="Begin a session",
+        details="In a folder, in a worktree, or with a repo_id in a worktree that is made for it.",
         body=NewSession, result=Session, status=201,
-        errors=(Unprocessable, Conflict, StoreUnavailable),
+        errors=(NotFound, Unprocessable, Conflict, GitFailed, StoreUnavailable),
     ),
     Route(
         method="GET", path="/sessions", action="session.list",
@@ -294,6 +297,7 @@ ROUTES: list[Route] = [
         handler=auth.me,
         summary="Tell who you are", result=Me,
     ),
+    *WORKSPACE_ROUTES,
     # ── the daemon itself ────────────────────────────────────────────────────────────────────
     Route(
         method="GET", path="/executors", action="executor.list",
