@@ -10,7 +10,7 @@ from rich.text import Text
 
 import agor
 from agor import logs
-from agor.cli import config, daemon, demo, doctor, token, user
+from agor.cli import config, daemon, demo, doctor, repo, token, user, worktree
 from agor.cli.view import printable
 from agor.errors import AgorError
 
@@ -25,6 +25,8 @@ app.add_typer(daemon.app, name="daemon")
 app.add_typer(config.app, name="config")
 app.add_typer(user.app, name="user")
 app.add_typer(token.app, name="token")
+app.add_typer(repo.app, name="repo")
+app.add_typer(worktree.app, name="worktree")
 app.command("demo")(demo.demo)
 app.command("doctor")(doctor.doctor)
 
