@@ -88,8 +88,8 @@ class Session(Given):
     user_id: str
     created_at: int
     updated_at: int
-    #: The worktree that its workspace is, if it is one of ours.
-    worktree_id: str | None
+    #: The worktree that its workspace is, if it is one of ours. Older feeds do not say.
+    worktree_id: str | None = None
 
 
 # ── tasks ────────────────────────────────────────────────────────────────────────────────────

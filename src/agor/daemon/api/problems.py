@@ -47,7 +47,7 @@ STATUSES: dict[type[AgorError], tuple[int, str]] = {
     TooManyAttempts: (429, "Too many attempts"),
     InternalError: (500, "Internal error"),
     StoreError: (500, "Database unusable"),
-    GitFailed: (502, "Git failed"),
+    GitFailed: (503, "Git failed"),
     Disconnected: (503, "Connection lost"),
     ImpersonationRefused: (503, "Executors cannot run as this user"),
     Overloaded: (503, "Overloaded"),

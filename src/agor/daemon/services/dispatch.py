@@ -175,7 +175,7 @@ class Dispatcher:
 
     async def _ready(self, live: LiveSession, claim: Claim) -> ExecutionEnvironment:
         """Get the executor, once it is sure that it can work in the session's folder."""
-        await self._workspaces.ready(live.row)
+        await self._workspaces.ready(live.row, starts=not self._executors.has(live.session_id))
         return await self._executors.acquire(claim)
 
     async def _go_on(
