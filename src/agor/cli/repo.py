@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 
 from agor.cli.asking import ask, remark
-from agor.cli.tables import print_columns
+from agor.cli.tables import print_table
 from agor.cli.view import printable
 from agor.client import Client
 from agor.errors import BadInput, GitFailed, NotFound
@@ -70,7 +70,7 @@ def list_all(as_json: AsJson = False) -> None:
         typer.echo(json.dumps(msgspec.to_builtins(repos)))
         return
     lines = [(repo.name, repo.status, repo.path, repo.url or "") for repo in repos]
-    print_columns([("name", "status", "path", "cloned from"), *lines])
+    print_table([("name", "status", "path", "cloned from"), *lines])
 
 
 @app.command()

@@ -10,7 +10,7 @@ from rich.text import Text
 from agor.cli.view import printable
 
 
-def print_columns(lines: Sequence[tuple[str, ...]]) -> None:
+def print_table(lines: Sequence[tuple[str, ...]]) -> None:
     """Print lines with columns; the first line has their names."""
     console = Console(highlight=False, soft_wrap=True)
     shown = [tuple(printable(cell) for cell in line) for line in lines]

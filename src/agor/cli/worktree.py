@@ -14,7 +14,7 @@ from rich.text import Text
 from agor.cli import repo
 from agor.cli.asking import ask, remark
 from agor.cli.repo import AsJson
-from agor.cli.tables import print_columns, size
+from agor.cli.tables import print_table, size
 from agor.cli.view import printable
 from agor.client import Client
 from agor.errors import BadInput, NotFound
@@ -61,7 +61,7 @@ def list_all(as_json: AsJson = False) -> None:
         typer.echo(json.dumps(msgspec.to_builtins(found)))
         return
     lines = [(each.name, each.status, each.branch, each.path) for each in found]
-    print_columns([("name", "status", "branch", "path"), *lines])
+    print_table([("name", "status", "branch", "path"), *lines])
 
 
 @app.command()
