@@ -26,6 +26,8 @@
     │   ├── TooLarge             … too much at once
     │   ├── TooManyAttempts      … too often the wrong password
     │   └── Unprocessable        … it is not what this route takes
+    │       └── WorkspaceUnreachable … a folder that its Unix user cannot work in
+    ├── GitFailed                git, or the disk below it, could not do what was asked
     ├── StoreError               the database
     │   ├── StoreUnavailable     … cannot be written or read now
     │   └── StoreUnusable        … is of another kind or version than this program can use
@@ -222,6 +224,18 @@ class Unprocessable(RequestRefused):
     """The request is not what this route takes; the message names the field."""
 
     code = "unprocessable"
+
+
+class WorkspaceUnreachable(Unprocessable):
+    """The Unix user that a session runs as cannot work in its folder."""
+
+    code = "workspace_unreachable"
+
+
+class GitFailed(AgorError):
+    """Git, or the disk below it, could not do what was asked. Nothing was lost."""
+
+    code = "git_failed"
 
 
 class StoreError(AgorError):

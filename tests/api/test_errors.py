@@ -43,6 +43,8 @@ EXPECTED: dict[type[AgorError], int] = {
     errors.LauncherFailed: 503,
     errors.ExecutorFailed: 503,
     errors.StoreUnavailable: 503,
+    errors.GitFailed: 503,
+    errors.WorkspaceUnreachable: 422,
 }
 
 #: What a client is told nothing of: it would be a bug of ours.

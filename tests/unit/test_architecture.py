@@ -72,10 +72,11 @@ JOINS_BOTH_SIDES = SOURCE / "daemon" / "main.py"
 
 #: Inside the daemon: no layer reaches past its neighbour.
 DAEMON_LAYERS: dict[str, set[str]] = {
+    "git": set(),
     "pool": set(),
     "metrics": set(),
     "store": {"pool"},
-    "services": {"metrics", "pool", "store"},
+    "services": {"git", "metrics", "pool", "store"},
     "api": {"metrics", "services"},
     "main": {"api", "metrics", "pool", "services", "store"},
     "process": {"main"},

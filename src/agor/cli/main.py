@@ -10,7 +10,19 @@ from rich.text import Text
 
 import agor
 from agor import logs
-from agor.cli import audit, config, credential, daemon, demo, doctor, rule, token, user
+from agor.cli import (
+    audit,
+    config,
+    credential,
+    daemon,
+    demo,
+    doctor,
+    repo,
+    rule,
+    token,
+    user,
+    worktree,
+)
 from agor.cli.view import printable
 from agor.errors import AgorError
 
@@ -28,6 +40,8 @@ app.add_typer(token.app, name="token")
 app.add_typer(rule.app, name="rule")
 app.add_typer(audit.app, name="audit")
 app.add_typer(credential.app, name="credential")
+app.add_typer(repo.app, name="repo")
+app.add_typer(worktree.app, name="worktree")
 app.command("demo")(demo.demo)
 app.command("doctor")(doctor.doctor)
 

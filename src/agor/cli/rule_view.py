@@ -8,7 +8,7 @@ import time
 from rich.console import Console
 from rich.text import Text
 
-from agor.cli.user import print_table
+from agor.cli.tables import print_table
 from agor.cli.view import brief, printable
 from agor.protocol.rules import PermissionRule, RulePreview
 

@@ -16,7 +16,8 @@ import msgspec
 import typer
 
 from agor.cli.asking import ask, prompt_secret, read_secret, remark
-from agor.cli.user import PasswordStdin, print_table
+from agor.cli.tables import print_table
+from agor.cli.user import PasswordStdin
 from agor.cli.view import printable
 from agor.client import Client
 from agor.client.address import of_home

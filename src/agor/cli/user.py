@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
 from enum import StrEnum
 from typing import Annotated, Any
 
 import msgspec
 import typer
-from rich.console import Console
-from rich.text import Text
 
 from agor.cli.asking import ask, prompt_new_password, read_secret, remark
+from agor.cli.tables import print_table
 from agor.cli.view import printable
 from agor.client import Client
 from agor.protocol.people import Role, User
@@ -140,16 +138,6 @@ def disable(name: Name) -> None:
 def enable(name: Name) -> None:
     """Let a user in again. Their tokens are good again; they have to sign in anew."""
     typer.echo(f"{_change(name, disabled=False).name} is enabled")
-
-
-def print_table(rows: Sequence[tuple[str, ...]]) -> None:
-    """Print lines with columns; the first line is their names."""
-    console = Console(highlight=False, soft_wrap=True)
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for index, row in enumerate(rows):
-        cells = zip(row, widths, strict=True)
-        line = "  ".join(f"{cell:<{width}}" for cell, width in cells).rstrip()
-        console.print(Text(line, "" if index else "bold"))
 
 
 def _change(name: str, **changes: Any) -> User:

@@ -53,8 +53,12 @@ class Calls:
         query: dict[str, Any] | None = None,
         body: msgspec.Struct | None = None,
         key: str | None = None,
+        timeout: float | None = None,
     ) -> T:
-        """Ask, and read the answer into its form; None if it has no content."""
+        """Ask, and read the answer into its form; None if it has no content.
+
+        `timeout` is for what takes the daemon longer than most.
+        """
         headers = {"User-Agent": _USER_AGENT, "Accept": "application/json"}
         if body is not None:
             headers["Content-Type"] = "application/json"
@@ -64,7 +68,9 @@ class Calls:
         if given:
             path = f"{path}?{urlencode(given)}"
         content = None if body is None else msgspec.json.encode(body)
-        answer = await self._send(method, path, headers, content, method == "GET" or bool(key))
+        patient = _TIMEOUT if timeout is None else httpx.Timeout(timeout, connect=_TIMEOUT.connect)
+        safe = method == "GET" or bool(key)
+        answer = await self._send(method, path, headers, content, safe, patient)
         if form is None:
             return cast("T", None)
         try:
@@ -88,7 +94,13 @@ class Calls:
                 return
 
     async def _send(
-        self, method: str, path: str, headers: dict[str, str], content: bytes | None, safe: bool
+        self,
+        method: str,
+        path: str,
+        headers: dict[str, str],
+        content: bytes | None,
+        safe: bool,
+        timeout: httpx.Timeout,
     ) -> httpx.Response:
         patience = Patience()
         for attempt in range(1, self._attempts + 1):
@@ -96,7 +108,7 @@ class Calls:
             try:
                 address = self._find()
                 answer = await self._request(
-                    address, method, path, headers | address.headers, content
+                    address, method, path, headers | address.headers, content, timeout
                 )
             except DaemonNotRunning:
                 if last:
@@ -121,10 +133,11 @@ class Calls:
         path: str,
         headers: dict[str, str],
         content: bytes | None,
+        timeout: httpx.Timeout,
     ) -> httpx.Response:
         try:
             return await self._connections(address).request(
-                method, address.url + path, headers=headers, content=content
+                method, address.url + path, headers=headers, content=content, timeout=timeout
             )
         except AttributeError as error:
             # A connection that ends as it begins has no socket when anyio looks at it, on uvloop.

@@ -19,6 +19,7 @@ from agor.client.feed import Feed, until_ended
 from agor.client.ids import in_path
 from agor.client.people import Tokens, Users
 from agor.client.rules import Rules
+from agor.client.workspaces import Repos, Worktrees
 from agor.errors import TimedOut
 from agor.home import Home
 from agor.protocol.api import (
@@ -46,6 +47,8 @@ from agor.protocol.methods import PermissionMode
 
 _ATTEMPTS = 8
 _RECONNECT_TIMEOUT = 60.0
+#: Seconds for a session whose worktree is to be made.
+_MAKING = 600.0
 
 
 class Client:
@@ -77,6 +80,8 @@ class Client:
         self.users = Users(self._calls)
         self.tokens = Tokens(self._calls)
         self.rules = Rules(self._calls)
+        self.repos = Repos(self._calls)
+        self.worktrees = Worktrees(self._calls)
 
     @classmethod
     def local(
@@ -117,20 +122,29 @@ class Client:
     async def create_session(
         self,
         agentic_tool: str,
-        workspace: str | Path,
+        workspace: str | Path | None = None,
         *,
+        worktree_id: str | None = None,
+        repo_id: str | None = None,
         title: str | None = None,
         permission_mode: PermissionMode = "default",
         model: str | None = None,
         environment: str | None = None,
         key: str | None = None,
     ) -> Session:
-        """Begin a conversation with an agent, in a folder."""
+        """Begin a conversation with an agent: in a folder or a worktree.
+
+        With a `repo_id`, a worktree is made for it.
+        """
         new = NewSession(
-            agentic_tool=agentic_tool, workspace=str(workspace), title=title,
+            agentic_tool=agentic_tool, workspace=None if workspace is None else str(workspace),
+            worktree_id=worktree_id, repo_id=repo_id, title=title,
             permission_mode=permission_mode, model=model, environment=environment,
         )  # fmt: skip
-        return await self._calls.ask("POST", "/sessions", Session, body=new, key=_key(key))
+        return await self._calls.ask(
+            "POST", "/sessions", Session, body=new, key=_key(key),
+            timeout=None if repo_id is None else _MAKING,
+        )  # fmt: skip
 
     def sessions(self, *, status: SessionStatus | None = None) -> AsyncIterator[Session]:
         """List sessions, the newest first."""

@@ -64,6 +64,7 @@ from agor.daemon.services.throttle import Throttle
 from agor.daemon.services.tokens import Tokens
 from agor.daemon.services.upkeep import Upkeep
 from agor.daemon.services.vault import Vault
+from agor.daemon.services.workspace_parts import WorkspaceParts
 from agor.daemon.store import connect
 from agor.daemon.store.migrate import HEAD
 from agor.execution import ExecutionEnvironment
@@ -115,13 +116,20 @@ class Daemon:
         )  # fmt: skip
         self.intake.end_executor = self._end_executor
         self.executors = self._make_executors()
+        self.workspaces = WorkspaceParts(
+            self.store, self.people, self.lives, self.executors, pool_settings(config, home),
+            home.folder,
+        )  # fmt: skip
         self.dispatcher = Dispatcher(
-            self.executors, self.people, self.runs, self.tokens, self.finisher,
+            self.executors, self.people, self.workspaces.grounds, self.runs, self.tokens,
+            self.finisher,
             execution.task_timeout_ms,
         )  # fmt: skip
         stop_timeout = execution.stop_timeout_ms / 1000
         self.stopper = Stopper(self.executors, self.tokens, self.finisher, stop_timeout)
-        self.sessions = Sessions(self.store, self.lives, self.executors, execution.environment)
+        self.sessions = Sessions(
+            self.store, self.lives, self.executors, self.workspaces.grounds, execution.environment
+        )
         self.tasks = Tasks(self.store, self.lives, self.executors, self.dispatcher.kick)
         self.task_stops = TaskStops(self.store, self.lives, self.runs, self.executors, self.stopper)
         self.shares = Shares(self.store, self.lives, self.people, self.revocations)
@@ -189,6 +197,7 @@ class Daemon:
             signing_in=self.signing_in,
             identity=Identity(self.people, self.api_tokens, self.sign_ins),
             audit=self.audit,
+            workspaces=self.workspaces,
             executors=self._executors_of,
             health=self.health,
             metrics=self.metrics,
@@ -281,6 +290,7 @@ class Daemon:
             )  # fmt: skip
             housekeeper = asyncio.create_task(keep_house(self.store))
             upkeep = asyncio.create_task(self.upkeep.run())
+            self.workspaces.open()
             try:
                 await self.rotations.open()
                 await recovery.recover()
@@ -290,6 +300,7 @@ class Daemon:
             finally:
                 housekeeper.cancel()
                 upkeep.cancel()
+                await self.workspaces.close()
                 await self._wind_down()
         finally:
             self.passwords.close()

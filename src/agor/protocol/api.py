@@ -67,10 +67,12 @@ class Page(Given, Generic[T]):
 
 
 class NewSession(Sent):
-    """A conversation to begin."""
+    """A conversation to begin: in a folder, a worktree, or a new worktree of a repository."""
 
     agentic_tool: Name
-    workspace: FolderPath
+    workspace: FolderPath | None = None
+    worktree_id: Id | None = None
+    repo_id: Id | None = None
     title: Title | None = None
     permission_mode: PermissionMode = "default"
     model: Name | None = None
@@ -100,6 +102,8 @@ class Session(Given):
     user_id: str
     created_at: int
     updated_at: int
+    #: The worktree that its workspace is, if it is one of ours. Older feeds do not say.
+    worktree_id: str | None = None
 
 
 # ── tasks ────────────────────────────────────────────────────────────────────────────────────

@@ -132,6 +132,26 @@ class FeedQuery(Sent):
     after: Sequence = 0
 
 
+class WorktreesQuery(PageQuery):
+    """Which worktrees."""
+
+    repo_id: Id | None = None
+
+
+class DiffQuery(Sent):
+    """How much of a difference."""
+
+    max_bytes: Annotated[
+        int, Meta(ge=1, le=8 * 1024 * 1024, description="How long the patch may be.")
+    ] = 1024 * 1024
+
+
+class RemovalQuery(Sent):
+    """What becomes of work that is in no commit."""
+
+    discard: Literal["true", "false"] = "false"
+
+
 class Liveness(Given):
     """The daemon answers."""
 

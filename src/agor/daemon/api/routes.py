@@ -37,8 +37,10 @@ from agor.daemon.api.forms import (
     VerificationQuery,
 )
 from agor.daemon.api.route import WEBSOCKET, Route
+from agor.daemon.api.workspace_routes import WORKSPACE_ROUTES
 from agor.errors import (
     Conflict,
+    GitFailed,
     MasterKeyUnusable,
     NotFound,
     PoolClosed,
@@ -92,8 +94,9 @@ ROUTES: list[Route] = [
         method="POST", path="/sessions", action="session.create",
         handler=sessions.create,
         summary="Begin a session",
+        details="In a folder, in a worktree, or with a repo_id in a worktree that is made for it.",
         body=NewSession, result=Session, status=201,
-        errors=(Unprocessable, Conflict, StoreUnavailable),
+        errors=(NotFound, Unprocessable, Conflict, GitFailed, StoreUnavailable),
     ),
     Route(
         method="GET", path="/sessions", action="session.list",
@@ -402,6 +405,7 @@ ROUTES: list[Route] = [
         query=VerificationQuery, result=AuditVerification,
         errors=(Unprocessable, StoreUnavailable),
     ),
+    *WORKSPACE_ROUTES,
     # ── the daemon itself ────────────────────────────────────────────────────────────────────
     Route(
         method="GET", path="/executors", action="executor.list",

@@ -24,6 +24,7 @@ from agor.daemon.services.sign_ins import SignIns
 from agor.daemon.services.signing_in import SigningIn
 from agor.daemon.services.task_stops import TaskStops
 from agor.daemon.services.tasks import Tasks
+from agor.daemon.services.workspace_parts import WorkspaceParts
 from agor.protocol.api import ExecutorInfo, Health
 
 
@@ -48,6 +49,7 @@ class Services:
     signing_in: SigningIn
     identity: Identity
     audit: AuditLog
+    workspaces: WorkspaceParts
     #: Lists those that run now, as far as this person may know of them.
     executors: Callable[[Principal], list[ExecutorInfo]]
     health: Callable[[], Health]

@@ -196,6 +196,10 @@ class Pool:
         """List those there are."""
         return [seat.pooled for seat in self._seats.values() if seat.pooled is not None]
 
+    def has(self, session_id: str) -> bool:
+        """Tell whether a session has an executor, or is about to."""
+        return session_id in self._seats
+
     def refuse_if_crowded(self, session_id: str) -> None:
         """Raise `PoolExhausted` if a claim of this session would have to be refused now."""
         if session_id not in self._seats and self._places.crowded:

@@ -26,6 +26,7 @@ from agor.daemon.services.prompts import tell_prompt
 from agor.daemon.services.runs import Run, Runs
 from agor.daemon.services.stamps import now
 from agor.daemon.services.tokens import Grant, Tokens
+from agor.daemon.services.workspaces import Workspaces
 from agor.daemon.store import tasks, tokens
 from agor.daemon.store.rows import TaskRow
 from agor.errors import AgorError, Disconnected, PoolClosed, PoolExhausted, StoreUnavailable
@@ -53,6 +54,7 @@ class Dispatcher:
         self,
         executors: Executors,
         people: People,
+        workspaces: Workspaces,
         runs: Runs,
         token_service: Tokens,
         finisher: Finisher,
@@ -60,6 +62,7 @@ class Dispatcher:
     ) -> None:
         self._executors = executors
         self._people = people
+        self._workspaces = workspaces
         self._runs = runs
         self._tokens = token_service
         self._finisher = finisher
@@ -157,7 +160,7 @@ class Dispatcher:
         unix_username = self._people.unix_username(user_id)
         claim = Claim(session_id=live.session_id, user_id=user_id, unix_username=unix_username)
         while True:
-            run.acquiring = asyncio.create_task(self._executors.acquire(claim))
+            run.acquiring = asyncio.create_task(self._ready(live, claim))
             try:
                 return await run.acquiring
             except (PoolExhausted, StoreUnavailable):
@@ -169,6 +172,11 @@ class Dispatcher:
                     raise
             if run.ended.done():
                 return None
+
+    async def _ready(self, live: LiveSession, claim: Claim) -> ExecutionEnvironment:
+        """Get the executor, once it is sure that it can work in the session's folder."""
+        await self._workspaces.ready(live.row, starts=not self._executors.has(live.session_id))
+        return await self._executors.acquire(claim)
 
     async def _go_on(
         self, live: LiveSession, run: Run, environment: ExecutionEnvironment | None

@@ -21,6 +21,9 @@ class Executors(Protocol):
     async def acquire(self, claim: Claim) -> ExecutionEnvironment:
         """Get the executor of a session; `release` it when the work is done."""
 
+    def has(self, session_id: str) -> bool:
+        """Tell whether a session has an executor, or is about to."""
+
     def refuse_if_crowded(self, session_id: str) -> None:
         """Raise `PoolExhausted` if a claim of this session would have to be refused now."""
 

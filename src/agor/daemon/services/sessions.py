@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import errno
-import os
-import stat
-import time
 
 from msgspec import UNSET
 
@@ -18,6 +14,7 @@ from agor.daemon.services.live import LiveSessions, Turn, outlast
 from agor.daemon.services.principal import Principal
 from agor.daemon.services.receipts import Receipt
 from agor.daemon.services.stamps import new_id, now
+from agor.daemon.services.workspaces import Ground, Workspaces
 from agor.daemon.store import sessions
 from agor.daemon.store.base import Store, Write
 from agor.daemon.store.rows import SessionRow
@@ -26,23 +23,23 @@ from agor.protocol.api import NewSession, Page, Session, SessionChange, SessionS
 from agor.protocol.people import Whose
 from agor.protocol.validation import quoted
 
-#: How long a folder that was found needs not be looked for again; a look costs more than the rest.
-_SEEN_SECONDS = 2.0
-_MOST_SEEN = 256
-
 
 class Sessions:
     """The sessions of everybody."""
 
     def __init__(
-        self, store: Store, lives: LiveSessions, executors: Executors, environment: str
+        self,
+        store: Store,
+        lives: LiveSessions,
+        executors: Executors,
+        workspaces: Workspaces,
+        environment: str,
     ) -> None:
         self._store = store
         self._lives = lives
         self._executors = executors
+        self._workspaces = workspaces
         self._environment = environment
-        #: Folders that were there a moment ago, and until when that counts.
-        self._seen: dict[str, float] = {}
 
     async def create(
         self, who: Principal, new: NewSession, receipt: Receipt | None = None
@@ -53,13 +50,21 @@ class Sessions:
             raise Unprocessable(
                 f"environment: there is no kind {quoted(environment)}", hint='There is "local".'
             )
-        if not new.workspace.startswith("/"):
-            raise Unprocessable(
-                f"workspace: {quoted(new.workspace)} is not an absolute path",
-                hint="The daemon has no folder of its own to begin from.",
-            )
-        if await self._is_missing(new.workspace):
-            raise Unprocessable(f"workspace: {quoted(new.workspace)} is not a folder here")
+        ground = await self._workspaces.prepare(who, new)
+        try:
+            return await self._begin(who, new, environment, ground, receipt)
+        except BaseException:
+            await self._workspaces.abandon(who, ground)
+            raise
+
+    async def _begin(
+        self,
+        who: Principal,
+        new: NewSession,
+        environment: str,
+        ground: Ground,
+        receipt: Receipt | None,
+    ) -> Session:
         created = now()
         row = SessionRow(
             number=self._lives.next_number(),
@@ -67,7 +72,8 @@ class Sessions:
             user_id=who.user_id,
             status="idle",
             agentic_tool=new.agentic_tool,
-            workspace=new.workspace,
+            workspace=ground.workspace,
+            worktree_id=ground.worktree_id,
             title=new.title,
             permission_mode=new.permission_mode,
             model=new.model,
@@ -93,18 +99,6 @@ class Sessions:
             self._lives.forget(live)
             raise
         return views.session(row)
-
-    async def _is_missing(self, workspace: str) -> bool:
-        clock = time.monotonic()
-        if self._seen.get(workspace, clock) > clock:
-            return False
-        # In a thread: it may lie on a disk that does not answer.
-        if await asyncio.to_thread(_is_missing, workspace):
-            return True
-        if len(self._seen) >= _MOST_SEEN:
-            self._seen.clear()
-        self._seen[workspace] = clock + _SEEN_SECONDS
-        return False
 
     async def page(
         self,
@@ -153,13 +147,3 @@ class Sessions:
             deleted = asyncio.ensure_future(self._store.commit(removal))
             await outlast(deleted)
             self._lives.forget(live)
-
-
-def _is_missing(path: str) -> bool:
-    """Tell whether there surely is no such folder. One that we cannot see may be its user's own."""
-    try:
-        return not stat.S_ISDIR(os.stat(path).st_mode)  # noqa: PTH116 - its errors tell apart
-    except (FileNotFoundError, NotADirectoryError, ValueError):
-        return True
-    except OSError as error:
-        return error.errno == errno.ENAMETOOLONG

@@ -33,6 +33,7 @@ def session(row: SessionRow) -> Session:
         user_id=row.user_id,
         created_at=row.created_at,
         updated_at=row.updated_at,
+        worktree_id=row.worktree_id,
     )
 
 

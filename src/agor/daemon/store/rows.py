@@ -8,7 +8,7 @@ from agor.protocol.api import PermissionStatus, SessionStatus, TaskStatus
 from agor.protocol.methods import PermissionMode
 from agor.protocol.people import Role, ShareAccess
 from agor.protocol.rules import RuleEffect, RuleScope
-from agor.protocol.workspaces import WorktreeStatus
+from agor.protocol.workspaces import RepoStatus, WorktreeStatus
 
 
 class SessionRow(Struct, frozen=True, kw_only=True):
@@ -225,7 +225,10 @@ class RepoRow(Struct, frozen=True, kw_only=True):
     name: str
     path: str
     url: str | None
+    status: RepoStatus
     created_at: int
+    #: JSON of a Problem: why it could not be cloned.
+    problem: bytes | None = None
 
 
 class WorktreeRow(Struct, frozen=True, kw_only=True):
@@ -237,7 +240,8 @@ class WorktreeRow(Struct, frozen=True, kw_only=True):
     name: str
     path: str
     branch: str
-    #: The commit that its branch began at.
+    #: What its branch began at, as it was called, and the commit that this was.
+    base: str
     base_commit: str
     status: WorktreeStatus
     created_at: int

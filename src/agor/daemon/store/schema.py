@@ -99,7 +99,9 @@ repos = Table(
     _text("name"),
     _text("path"),
     _text("url", optional=True),
+    _text("status"),
     _number("created_at"),
+    _json("problem", optional=True),
     Index("ix_repos_user", "user_id", "created_at", "repo_id"),
 )
 
@@ -112,6 +114,7 @@ worktrees = Table(
     _text("name"),
     _text("path"),
     _text("branch"),
+    _text("base"),
     _text("base_commit"),
     _text("status"),
     _number("created_at"),
@@ -216,6 +219,7 @@ sessions = Table(
     _number("created_at"),
     _number("updated_at"),
     _text("worktree_id", optional=True),
+    Index("ix_sessions_worktree", "worktree_id", **_where("worktree_id IS NOT NULL")),
     Index("ix_sessions_number", "number", unique=True),
     Index("ix_sessions_created", "created_at", "session_id"),
     Index("ix_sessions_user", "user_id", "created_at", "session_id"),

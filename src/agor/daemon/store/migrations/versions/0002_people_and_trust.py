@@ -17,6 +17,11 @@ def upgrade() -> None:
     op.add_column("users", sa.Column("disabled_at", sa.BigInteger))
     op.create_index("ix_users_name", "users", ["name"], unique=True)
     op.add_column("sessions", sa.Column("worktree_id", PLAIN))
+    named = sa.text("worktree_id IS NOT NULL")
+    op.create_index(
+        "ix_sessions_worktree", "sessions", ["worktree_id"],
+        sqlite_where=named, postgresql_where=named,
+    )  # fmt: skip
     op.add_column("permission_requests", sa.Column("decided_rule", PLAIN))
     _create_ways_in()
     _create_shares_and_credentials()
@@ -115,7 +120,9 @@ def _create_workspaces() -> None:
         sa.Column("name", PLAIN, nullable=False),
         sa.Column("path", PLAIN, nullable=False),
         sa.Column("url", PLAIN),
+        sa.Column("status", PLAIN, nullable=False),
         sa.Column("created_at", sa.BigInteger, nullable=False),
+        sa.Column("problem", sa.LargeBinary),
         sa.PrimaryKeyConstraint("repo_id", name="pk_repos"),
     )
     op.create_index("ix_repos_user", "repos", ["user_id", "created_at", "repo_id"])
@@ -127,6 +134,7 @@ def _create_workspaces() -> None:
         sa.Column("name", PLAIN, nullable=False),
         sa.Column("path", PLAIN, nullable=False),
         sa.Column("branch", PLAIN, nullable=False),
+        sa.Column("base", PLAIN, nullable=False),
         sa.Column("base_commit", PLAIN, nullable=False),
         sa.Column("status", PLAIN, nullable=False),
         sa.Column("created_at", sa.BigInteger, nullable=False),
