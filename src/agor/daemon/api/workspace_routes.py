@@ -48,7 +48,7 @@ WORKSPACE_ROUTES: list[Route] = [
         status=204, errors=(NotFound, Conflict, StoreUnavailable),
     ),
     Route(
-        method="GET", path="/repos/{repo_id}/worktrees", action="worktree.list",
+        method="GET", path="/repos/{repo_id}/worktrees", action="repo.view",
         handler=worktrees.page_of_repo,
         summary="List the worktrees of a repository, the newest first",
         query=PageQuery, result=Page[Worktree],
