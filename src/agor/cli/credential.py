@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
+from functools import partial
 from typing import Annotated, TypeVar
 
 import msgspec
@@ -114,10 +115,16 @@ def delete(name: Name, team: Team = False) -> None:
 
 @app.command("rotate")
 def rotate(
+    lost: Annotated[
+        bool,
+        typer.Option(
+            "--lost", help="The master key is gone and there is no copy: begin a new one."
+        ),
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="As one JSON object.")] = False,
 ) -> None:
     """Seal all keys with a new version of the master key. Nothing stops meanwhile."""
-    found = _with_client(_rotate)
+    found = _with_client(partial(_rotate, lost=lost))
     if as_json:
         typer.echo(json.dumps(msgspec.to_builtins(found)))
     else:
@@ -131,8 +138,8 @@ def rotate(
         raise typer.Exit(1)
 
 
-async def _rotate(client: Client) -> Rotation:
-    found = await client.credentials.rotate()
+async def _rotate(client: Client, *, lost: bool) -> Rotation:
+    await client.credentials.rotate(lost=lost)
     deadline = time.monotonic() + _PATIENCE
     while True:
         # Asked again in any case: what was answered first is how it was at its beginning.

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from agor.client.calls import Calls
 from agor.errors import Unprocessable
 from agor.protocol.api import Page
-from agor.protocol.credentials import Credential, NewCredential, Rotation
+from agor.protocol.credentials import Credential, NewCredential, NewRotation, Rotation
 from agor.protocol.validation import quoted
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
@@ -44,10 +44,15 @@ class CredentialCalls:
         """Keep a key no more."""
         await self._calls.ask("DELETE", _path(name), None, query=_whose(team))
 
-    async def rotate(self, *, key: str | None = None) -> Rotation:
-        """Begin to seal all credentials with a new version of the master key."""
+    async def rotate(self, *, lost: bool = False, key: str | None = None) -> Rotation:
+        """Begin to seal all credentials with a new version of the master key.
+
+        `lost` gives up what was sealed with a master key that is gone, if there is no copy of it.
+        """
         key = uuid.uuid4().hex if key is None else key
-        return await self._calls.ask("POST", "/credentials/rotation", Rotation, key=key)
+        return await self._calls.ask(
+            "POST", "/credentials/rotation", Rotation, body=NewRotation(lost=lost), key=key
+        )
 
     async def rotation(self) -> Rotation:
         """Tell how far that is."""

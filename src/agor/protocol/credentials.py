@@ -47,6 +47,13 @@ class Credential(Given):
     last_used_at: int | None
 
 
+class NewRotation(Sent):
+    """How to rotate."""
+
+    #: There is no copy of a master key that is gone: begin a new one all the same.
+    lost: bool = False
+
+
 class Rotation(Given):
     """How far the credentials are on the newest version of the master key."""
 

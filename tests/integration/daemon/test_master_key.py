@@ -24,7 +24,7 @@ from agor.errors import BadConfig, MasterKeyUnusable
 from agor.home import Home
 from tests.integration.daemon.asker import Asker
 from tests.integration.daemon.in_process import desk_in
-from tests.integration.daemon.key_desk import KeyDesk
+from tests.integration.daemon.key_desk import ANN, BOB, KeyDesk, invite
 
 KEY = "ANTHROPIC_API_KEY"
 TEXT = base64.b64encode(b"SECRETSECRETSECRETSECRETSECRET32").decode()
@@ -146,6 +146,35 @@ async def test_what_cannot_be_opened_can_still_be_deleted_and_then_begun_anew(fo
         await ann.delete(KEY)
         await ann.keep(KEY, "sk-anew-0123456789")
         assert (await ann.ask(KEY)).api_key == "sk-anew-0123456789"
+
+
+async def test_a_key_that_is_lost_for_good_can_be_given_up_in_so_many_words(folder: Path):
+    asker = Asker()
+    await invite(folder, ANN, BOB)
+    async with desk_in(folder, asker.make) as desk:
+        await KeyDesk(desk, asker, BOB).keep(KEY)
+    (folder / "home" / "master.key").unlink()
+    async with desk_in(folder, asker.make) as desk:
+        ann, bob = KeyDesk(desk, asker), KeyDesk(desk, asker, BOB)
+        with pytest.raises(MasterKeyUnusable, match="does not have it"):
+            await desk.daemon.rotations.begin(ann.who)
+        begun = await desk.daemon.rotations.begin(ann.who, lost=True)
+        assert (begun.version, begun.left) == (2, 1)
+        await ann.keep(KEY, "sk-anew-0123456789")
+        assert (await ann.ask(KEY)).api_key == "sk-anew-0123456789"
+        with pytest.raises(Exception, match="version 1 of the master key"):
+            await bob.ask(KEY)
+        await bob.keep(KEY)
+        assert (await bob.ask(KEY)).api_key == "sk-0123456789-LAST"
+
+
+async def test_to_give_up_a_key_that_is_there_gives_up_nothing(folder: Path):
+    asker = Asker()
+    async with desk_in(folder, asker.make) as desk:
+        ann = KeyDesk(desk, asker)
+        await ann.keep(KEY)
+        await desk.daemon.rotations.begin(ann.who, lost=True)
+        assert (await ann.ask(KEY)).api_key == "sk-0123456789-LAST"
 
 
 async def test_another_key_under_the_same_number_is_noticed(folder: Path):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from agor.daemon.api.forms import CredentialQuery
 from agor.daemon.api.route import Request
 from agor.protocol.api import Page
-from agor.protocol.credentials import Credential, NewCredential, Rotation
+from agor.protocol.credentials import Credential, NewCredential, NewRotation, Rotation
 
 
 async def page(request: Request[None]) -> Page[Credential]:
@@ -25,9 +25,11 @@ async def delete(request: Request[CredentialQuery]) -> None:
     await request.services.credentials.delete(request.who, request.id, team=request.form.team)
 
 
-async def rotate(request: Request[None]) -> Rotation:
+async def rotate(request: Request[NewRotation]) -> Rotation:
     """Begin a rotation."""
-    return await request.services.rotations.begin(request.who, request.receipt)
+    return await request.services.rotations.begin(
+        request.who, request.receipt, lost=request.form.lost
+    )
 
 
 async def rotation(request: Request[None]) -> Rotation:

@@ -68,7 +68,7 @@ from agor.protocol.api import (
     TaskStop,
 )
 from agor.protocol.audit import AuditEntry, AuditVerification
-from agor.protocol.credentials import Credential, NewCredential, Rotation
+from agor.protocol.credentials import Credential, NewCredential, NewRotation, Rotation
 from agor.protocol.people import (
     ApiToken,
     MadeToken,
@@ -283,7 +283,8 @@ ROUTES: list[Route] = [
         summary="Seal all credentials with a new version of the master key",
         details="Answers as soon as the new version is safe; nothing stops meanwhile. If a "
         "rotation is under way, it is told how far that is.",
-        result=Rotation, status=202, errors=(StoreUnavailable, MasterKeyUnusable),
+        body=NewRotation, body_optional=True, result=Rotation, status=202,
+        errors=(StoreUnavailable, MasterKeyUnusable),
     ),
     Route(
         method="GET", path="/credentials/rotation", action="credential.rotate",

@@ -24,6 +24,8 @@ from agor.home import Home
 
 #: Holds the master key, if `credentials.master_key` says so. No child of ours ever has it.
 VARIABLE = "AGOR_MASTER_KEY"
+#: Seconds in which a command that was killed is gone; one that fled its group may hold the pipe.
+_LAST_WORDS = 1.0
 
 
 class KeySource(Protocol):
@@ -207,9 +209,14 @@ async def _read(process: asyncio.subprocess.Process) -> bytes:
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
-    """End it, with all that it started."""
+    """End it, with all that it started, and read what is left: only then is its pipe closed."""
     _kill(process)
     await process.wait()
+    assert process.stdout is not None
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_LAST_WORDS):
+            while await process.stdout.read(MOST_TEXT):
+                pass
 
 
 def _kill(process: asyncio.subprocess.Process) -> None:

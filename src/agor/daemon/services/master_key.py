@@ -40,9 +40,9 @@ class MasterKey:
         self._versions = dict(sorted(versions.items(), reverse=True))
 
     @classmethod
-    def fresh(cls) -> Self:
-        """Make the first version."""
-        return cls({1: secrets.token_bytes(_SIZE)})
+    def fresh(cls, version: int = 1) -> Self:
+        """Make one with a single version."""
+        return cls({version: secrets.token_bytes(_SIZE)})
 
     def __repr__(self) -> str:
         return f"MasterKey(versions {', '.join(map(str, self._versions))})"

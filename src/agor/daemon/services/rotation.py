@@ -62,17 +62,21 @@ class Rotations:
             self._work.cancel()
             await asyncio.wait((self._work,))
 
-    async def begin(self, who: Principal, receipt: Receipt | None = None) -> Rotation:
-        """Begin one, unless one is under way."""
+    async def begin(
+        self, who: Principal, receipt: Receipt | None = None, *, lost: bool = False
+    ) -> Rotation:
+        """Begin one, unless one is under way; `lost`: also if the old key is gone for good."""
         if not access.may(who, "credential.rotate"):
             raise access.forbidden(who, "credential.rotate")
         async with self._beginning:
             begun = not self.running
             if begun:
-                await self._vault.renew()
+                await self._vault.renew(lost=lost)
             shown = await self._show(running=True)
             assert shown.version is not None
-            told = record("credential.rotated", who, subject=str(shown.version), begun=begun)
+            told = record(
+                "credential.rotated", who, subject=str(shown.version), begun=begun, lost=lost
+            )
             kept = [] if receipt is None else [receipt.statement(202, shown)]
             # Whatever was sealed with an older version is stored before this: nothing of it can
             # appear behind our back.

@@ -39,7 +39,8 @@ class Vault:
     async def open(self) -> None:
         """Look whether all is there that is needed; what is wrong is said, and told again later."""
         try:
-            if await credentials.counts(self._store):
+            # A file is made when it is needed; what others keep for us has to be there already.
+            if not self.source.ours or await credentials.counts(self._store):
                 await self.ready()
         except AgorError as error:
             log.error("credentials_unusable", why=error.message, hint=error.hint)
@@ -78,25 +79,36 @@ class Vault:
 
     # ── the key itself ───────────────────────────────────────────────────────────────────────
 
-    async def renew(self) -> MasterKey:
-        """Have a version that is newer, if it is ours to make; else look for one at the source."""
+    async def renew(self, *, lost: bool = False) -> None:
+        """Have a version that is newer, if it is ours to make; else look for one at the source.
+
+        `lost` says that there is no copy of a key that is gone: a new one is begun, and what was
+        sealed with the old one is never opened again.
+        """
         async with self._loading:
-            known = self._key or await self._load()
             used = await credentials.counts(self._store)
-            if self.source.ours:
-                fresh = known.with_next(after=max(used, default=0))
-                await self.source.save(fresh)
+            if not self.source.ours:
+                self._key = await self._reload(used)
+                return
+            if lost and self._key is None and await self.source.load() is None:
+                fresh = MasterKey.fresh(max(used, default=0) + 1)
             else:
-                fresh = await self._load()
-                if lost := [each for each in used if each in known and each not in fresh]:
-                    numbers = ", ".join(map(str, lost))
-                    raise MasterKeyUnusable(
-                        f"{self.source.name} has version {numbers} no more, and credentials are "
-                        "still sealed with it",
-                        hint="Give the old version behind the new one until the rotation is done.",
-                    )
-            self._key = fresh
-            return fresh
+                known = self._key or await self._load()
+                fresh = known.with_next(after=max(used, default=0))
+            await self.source.save(fresh)
+            self._key, self.problem = fresh, None
+
+    async def _reload(self, used: dict[int, int]) -> MasterKey:
+        """Look again at a source that is not ours; nothing that is needed may be gone."""
+        known, fresh = self._key, await self._load()
+        gone = [] if known is None else [v for v in used if v in known and v not in fresh]
+        if gone:
+            raise MasterKeyUnusable(
+                f"{self.source.name} has version {', '.join(map(str, gone))} no more, and "
+                "credentials are still sealed with it",
+                hint="Give the old version behind the new one until the rotation is done.",
+            )
+        return fresh
 
     async def retire(self) -> list[int]:
         """Let go of the versions that nothing is sealed with; gives those that are let go."""
@@ -159,6 +171,6 @@ class Vault:
         return MasterKeyUnusable(
             f"{sum(used.values())} credentials are sealed with the master key (version {newest}), "
             f"and {self.source.name} does not have it",
-            hint="Put it back from your copy; no other key can open them. If there is no copy: "
-            "delete them (agor credential delete NAME) and store them anew.",
+            hint="Put it back from your copy; no other key can open them. If there is no copy, "
+            "begin a new one (agor credential rotate --lost), and store the credentials anew.",
         )
