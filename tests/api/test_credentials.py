@@ -234,6 +234,30 @@ async def test_no_answer_of_any_route_holds_it(served: Served):
     assert (await served.ask.get(KEY)).status_code == 405
 
 
+async def test_the_audit_log_tells_of_all_of_it_and_holds_no_value(served: Served):
+    await put(served)
+    session = await served.new_session()
+    script = '[{"key": "ANTHROPIC_API_KEY"}, {"key": "NOT_THERE"}]'
+    task = await served.finished(await served.prompt(session, script))
+    assert task["error"]["code"] == "no_such_credential"
+    assert "agor credential set NOT_THERE" in task["error"]["hint"]
+    await served.ask.delete(KEY)
+    answer = await served.ask.get("/audit", params={"limit": 200})
+    told = {each["action"]: each for each in answer.json()["items"]}
+    delivered = told["credential.delivered"]
+    assert delivered["session_id"] == session
+    assert delivered["subject"] == "ANTHROPIC_API_KEY"
+    assert delivered["user_id"] == served.who.user_id
+    assert delivered["detail"]["task"] == task["task_id"]
+    assert delivered["detail"]["agent"] == "scripted"
+    assert delivered["detail"]["last_four"] == "WXYZ"
+    assert told["credential.refused"]["subject"] == "NOT_THERE"
+    assert {"credential.set", "credential.deleted"} <= set(told)
+    seeker = Seeker(SECRET)
+    seeker.look_at("the audit log", answer.content)
+    assert seeker.leaks == []
+
+
 async def test_a_put_takes_no_idempotency_key_and_no_answer_is_kept(served: Served):
     answer = await served.ask.put(KEY, json={"value": SECRET}, headers={"idempotency-key": "one"})
     assert answer.status_code == 422

@@ -197,16 +197,14 @@ async def test_every_refusal_is_recorded(folder: Path):
         await ann.keep(KEY)
         executor, params = await ann.task()
         await ask(executor, params, KEY)
-        wrong = msgspec.structs.replace(params, session_token="not-a-token")
-        for asked, name in ((params, KEY), (params, "NONE"), (params, "../x"), (wrong, KEY)):
+        for name in (KEY, "NONE", "../x"):
             with pytest.raises(RpcError):
-                await ask(executor, asked, name)
+                await ask(executor, params, name)
         told = [(each["code"], each["subject"]) for each in records.of("credential.refused")]
         assert told == [
             ("token_refused", KEY),
             ("no_such_credential", "NONE"),
             ("no_such_credential", "../x"),
-            ("token_refused", KEY),
         ]
 
 
@@ -214,16 +212,13 @@ async def test_a_task_cannot_fill_the_audit_log_with_its_questions(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr("agor.daemon.services.keys._MOST_QUESTIONS", 3)
-    monkeypatch.setattr("agor.daemon.services.keys._MOST_STRANGE", 2)
     async with people(folder) as (ann, _, desk):
         records = Records(desk.daemon.store)
         executor, params = await ann.task()
-        wrong = msgspec.structs.replace(params, session_token="not-a-token")
-        for asked in (params, wrong):
-            for _ in range(5):
-                with pytest.raises(RpcError):
-                    await ask(executor, asked, KEY)
-        assert len(records.of("credential.refused")) == 3 + 2
+        for _ in range(5):
+            with pytest.raises(RpcError):
+                await ask(executor, params, KEY)
+        assert len(records.of("credential.refused")) == 3
 
 
 async def test_a_task_that_is_over_gets_nothing(folder: Path):
