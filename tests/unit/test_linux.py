@@ -106,3 +106,16 @@ def test_who_lives_on_in_another_thread_is_alive_is_family_and_is_killed():
     assert kill_family([process]) == 1
     assert headless.wait(10) == -9
     headless.stdout.close()
+
+
+def test_a_process_that_forbids_dumps_does_so_for_itself_alone() -> None:
+    ask = "from agor import linux; dumpable = linux._libc.prctl(3, 0, 0, 0, 0); print(dumpable)"
+    code = (
+        "import subprocess, sys; from agor import linux; linux.forbid_dumps();"
+        f"subprocess.run([sys.executable, '-c', {ask!r}], check=True);"
+        "print(linux._libc.prctl(3, 0, 0, 0, 0))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout.split() == ["1", "0"]
