@@ -269,7 +269,7 @@ ROUTES: list[Route] = [
         summary="Keep a credential, in the place of what has this name now",
         details="All of it is replaced: a base URL or agents that are absent are so afterwards.",
         query=CredentialQuery, body=NewCredential, confidential=True, result=Credential,
-        errors=(Unprocessable, Conflict, StoreUnavailable, MasterKeyUnusable),
+        errors=(NotFound, Unprocessable, Conflict, StoreUnavailable, MasterKeyUnusable),
     ),
     Route(
         method="DELETE", path="/credentials/{name}", action="credential.keep",
