@@ -68,7 +68,7 @@ async def test_a_bare_repository_is_registered_and_has_worktrees(served: Served,
 
 
 async def test_it_takes_a_path_or_an_address_and_not_both(served: Served, tmp_path: Path):
-    await ask(served, "POST", "/repos", 422)
+    await ask(served, "POST", "/repos", 422, name="x")
     await ask(served, "POST", "/repos", 422, path="/x", url="/y")
     await ask(served, "POST", "/repos", 422, path="relative")
 

@@ -48,7 +48,7 @@ from agor.protocol.methods import PermissionMode
 _ATTEMPTS = 8
 _RECONNECT_TIMEOUT = 60.0
 #: Seconds for a session whose worktree is to be made.
-_MAKING = 600.0
+_MAKING = 1000.0
 
 
 class Client:

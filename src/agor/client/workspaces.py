@@ -24,7 +24,7 @@ from agor.protocol.workspaces import (
 )
 
 #: Seconds for what reads or writes all files of a worktree.
-_LONG = 600.0
+_LONG = 1000.0
 #: Seconds between two looks at a clone.
 _LOOK = 0.25
 

@@ -19,7 +19,7 @@ from agor.protocol.validation import quoted
 
 #: Seconds for a question about a repository, and for what reads or writes all of its files.
 QUICK = 30.0
-THOROUGH = 300.0
+THOROUGH = 900.0
 #: Bytes of an answer that is not meant to be long.
 _SHORT = 1024 * 1024
 _LONGEST_REASON = 600
@@ -55,6 +55,9 @@ _ADVICE = {
     "No space left on device": "Make room on that disk. Nothing was lost.",
     "Disk quota exceeded": "The quota of {user} is used up: make room. Nothing was lost.",
     "Read-only file system": "That disk can only be read: mount it for writing. Nothing was lost.",
+    "couldn't write": "Is there room on that disk, and may it be written to? Nothing was lost.",
+    "unable to create": "Is there room on that disk, and may it be written to? Nothing was lost.",
+    "unable to write": "Is there room on that disk, and may it be written to? Nothing was lost.",
     "Permission denied": "{user} may not write there. Give {user} the right, or clone the "
     "repository: a clone is their own.",
     ".lock': File exists": "Another git is at work there; try again. If there is none, remove that "

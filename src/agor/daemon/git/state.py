@@ -14,7 +14,7 @@ from agor.daemon.git.repository import resolve
 
 #: Seconds for a look at every file, and for adding up their sizes.
 _LOOK, _MEASURE = 60.0, 10.0
-_MOST_STATUS = 4 * 1024 * 1024
+_MOST_STATUS = 16 * 1024 * 1024
 _MOST_SIZES = 8 * 1024 * 1024
 #: Files that are named; the others are counted.
 _MOST_NAMED = 100
