@@ -12,8 +12,8 @@ import msgspec
 from argon2 import PasswordHasher
 
 from agor.daemon.main import Daemon
-from agor.daemon.services.passwords import _made_up
-from agor.daemon.services.people import principal
+from agor.daemon.services.people.passwords import _made_up
+from agor.daemon.services.people.people import principal
 from agor.daemon.store.base import Write
 from agor.daemon.store.rows import AuditRecord
 from agor.protocol.people import NewToken, Role

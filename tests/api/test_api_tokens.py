@@ -9,7 +9,7 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
-from agor.daemon.services import api_tokens
+from agor.daemon.services.people import api_tokens
 from agor.daemon.services.stamps import now
 from agor.daemon.store import api_tokens as stored
 from agor.errors import StoreUnavailable

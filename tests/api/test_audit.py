@@ -11,9 +11,10 @@ import httpx
 import msgspec
 import pytest
 
-from agor.daemon.services import audit_log, verification
-from agor.daemon.services.anchors import Anchor
-from agor.daemon.services.audit import STRANGER, record
+from agor.daemon.services.audit import log as audit_log
+from agor.daemon.services.audit import verification
+from agor.daemon.services.audit.anchors import Anchor
+from agor.daemon.services.audit.records import STRANGER, record
 from agor.daemon.services.principal import Principal
 from agor.daemon.store import users
 from agor.daemon.store.base import Statement, Store, Write

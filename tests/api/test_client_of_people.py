@@ -8,7 +8,7 @@ import pytest
 
 from agor.client import Client
 from agor.client.signing_in import make_token
-from agor.daemon.services.throttle import FREE_BY_NAME
+from agor.daemon.services.people.throttle import FREE_BY_NAME
 from agor.errors import (
     BadInput,
     Conflict,

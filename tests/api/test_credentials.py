@@ -149,7 +149,7 @@ async def test_agents_that_are_none_or_never_get_it_are_refused(served: Served, 
 async def test_nobody_keeps_more_than_there_is_use_for(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("agor.daemon.services.credentials.MOST", 2)
+    monkeypatch.setattr("agor.daemon.services.credentials.credentials.MOST", 2)
     for name in ("A", "B", "A"):
         assert (await put(served, f"/credentials/{name}")).status_code == 200
     answer = await put(served, "/credentials/C")

@@ -14,9 +14,9 @@ import pytest
 from argon2 import PasswordHasher
 
 from agor.daemon.api.settings import ApiSettings
-from agor.daemon.services import sign_ins
+from agor.daemon.services.people import sign_ins
+from agor.daemon.services.people.signing_in import SignedIn
 from agor.daemon.services.principal import Principal
-from agor.daemon.services.signing_in import SignedIn
 from agor.daemon.services.stamps import now
 from agor.daemon.store import users
 from agor.daemon.store.base import Write

@@ -9,9 +9,9 @@ import httpx
 import pytest
 
 from agor.daemon.api.settings import ApiSettings
-from agor.daemon.services import refusals
+from agor.daemon.services.people import refusals
+from agor.daemon.services.people.throttle import FREE_BY_ADDRESS, FREE_BY_NAME, LONGEST_WAIT
 from agor.daemon.services.stamps import now
-from agor.daemon.services.throttle import FREE_BY_ADDRESS, FREE_BY_NAME, LONGEST_WAIT
 from agor.errors import StoreUnavailable
 from tests.api.people import PASSWORD, Witness, add, asking, cheapen, sign_in
 from tests.api.serving import Served, serving

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agor.daemon.services.people import principal
+from agor.daemon.services.people.people import principal
 from agor.daemon.store.rows import UserRow
 from agor.errors import Forbidden
 from agor.protocol.people import NewUser, Role, UserChange

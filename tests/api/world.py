@@ -17,7 +17,7 @@ from typing import Any
 import httpx
 
 from agor.daemon.services.access import Tie
-from agor.daemon.services.people import principal
+from agor.daemon.services.people.people import principal
 from agor.protocol.people import NewToken, Role
 from tests.api.serving import Served, serving
 from tests.contract.waiting import PATIENCE

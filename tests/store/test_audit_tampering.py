@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from agor.daemon.services.anchors import Anchor, AnchorFile
-from agor.daemon.services.verification import verify_part
+from agor.daemon.services.audit.anchors import Anchor, AnchorFile
+from agor.daemon.services.audit.verification import verify_part
 from agor.daemon.store import audit
 from agor.daemon.store.base import Statement, Store, Write
 from agor.daemon.store.chain import GENESIS, Link, chained

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from agor.daemon.services.credentials import Credentials
-from agor.daemon.services.key_sources import KeyFile, KeySource, KeyVariable
-from agor.daemon.services.master_key import MasterKey
-from agor.daemon.services.people import People
+from agor.daemon.services.credentials.credentials import Credentials
+from agor.daemon.services.credentials.key_sources import KeyFile, KeySource, KeyVariable
+from agor.daemon.services.credentials.master_key import MasterKey
+from agor.daemon.services.credentials.rotation import Rotations
+from agor.daemon.services.credentials.vault import Vault
+from agor.daemon.services.people.people import People
 from agor.daemon.services.principal import Principal
-from agor.daemon.services.rotation import Rotations
-from agor.daemon.services.vault import Vault
 from agor.daemon.store import credentials
 from agor.daemon.store.base import Statement, Store, Write
 from agor.errors import Forbidden, MasterKeyUnusable, StoreUnavailable
@@ -100,7 +100,7 @@ def in_file(path: Path) -> list[str]:
 async def test_killed_at_any_step_nothing_is_lost_and_the_next_daemon_goes_on(
     store: Store, path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("agor.daemon.services.rotation._BATCH", 3)
+    monkeypatch.setattr("agor.daemon.services.credentials.rotation._BATCH", 3)
     keeper = Keeper(store, KeyFile(path))
     expected = {f"KEY_{n}": f"value-{n:04}-of-it" for n in range(10)}
     for name, value in expected.items():
@@ -139,7 +139,7 @@ async def test_killed_at_any_step_nothing_is_lost_and_the_next_daemon_goes_on(
 async def test_keys_are_kept_and_deleted_meanwhile(
     store: Store, path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("agor.daemon.services.rotation._BATCH", 5)
+    monkeypatch.setattr("agor.daemon.services.credentials.rotation._BATCH", 5)
     keeper = Keeper(store, KeyFile(path))
     for n in range(100):
         await keeper.keep(f"K{n}", f"first-value-of-{n}")
@@ -225,7 +225,7 @@ async def test_a_key_file_that_cannot_be_written_changes_nothing(
 async def test_it_waits_for_a_database_that_is_away(
     store: Store, path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("agor.daemon.services.rotation._PAUSE", 0.001)
+    monkeypatch.setattr("agor.daemon.services.credentials.rotation._PAUSE", 0.001)
     keeper = Keeper(store, KeyFile(path))
     await keeper.keep("KEY", "the-value-of-it")
     real, refused = store.commit, itertools.count()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agor.daemon.services.anchors import MOST, Anchor, AnchorFile, to_spare
+from agor.daemon.services.audit.anchors import MOST, Anchor, AnchorFile, to_spare
 from agor.daemon.store.chain import Link
 from agor.errors import BadInput
 

@@ -68,7 +68,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 
 
 #: Only the composition root joins both sides, for the direct path.
-JOINS_BOTH_SIDES = SOURCE / "daemon" / "main.py"
+JOINS_BOTH_SIDES = SOURCE / "daemon" / "parts.py"
 
 #: Inside the daemon: no layer reaches past its neighbour.
 DAEMON_LAYERS: dict[str, set[str]] = {
@@ -78,7 +78,9 @@ DAEMON_LAYERS: dict[str, set[str]] = {
     "store": {"pool"},
     "services": {"git", "metrics", "pool", "store"},
     "api": {"metrics", "services"},
-    "main": {"api", "metrics", "pool", "services", "store"},
+    "settings": {"api", "pool"},
+    "parts": {"api", "metrics", "pool", "services", "settings", "store"},
+    "main": {"api", "parts", "services", "settings", "store"},
     "process": {"main"},
 }
 

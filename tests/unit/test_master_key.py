@@ -7,7 +7,7 @@ import traceback
 
 import pytest
 
-from agor.daemon.services.master_key import MasterKey, parse
+from agor.daemon.services.credentials.master_key import MasterKey, parse
 from agor.errors import MasterKeyUnusable
 
 

@@ -11,7 +11,7 @@ from argon2 import PasswordHasher, extract_parameters
 from argon2.low_level import Type
 from tests.contract.waiting import soon, until
 
-from agor.daemon.services.passwords import Passwords
+from agor.daemon.services.people.passwords import Passwords
 from agor.errors import Overloaded
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from agor.daemon.services.master_key import MasterKey
-from agor.daemon.services.sealing import seal, unseal
+from agor.daemon.services.credentials.master_key import MasterKey
+from agor.daemon.services.credentials.sealing import seal, unseal
 from agor.daemon.store.rows import CredentialRow
 from agor.errors import MasterKeyUnusable
 

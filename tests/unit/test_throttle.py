@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from agor.daemon.services import throttle as module
-from agor.daemon.services.throttle import (
+from agor.daemon.services.people import throttle as module
+from agor.daemon.services.people.throttle import (
     FREE_BY_ADDRESS,
     FREE_BY_NAME,
     LONGEST_WAIT,

@@ -18,8 +18,8 @@ from agor.cli.moments import moment, shown
 from agor.cli.view import printable
 from agor.client import Client
 from agor.config import load
-from agor.daemon.services.anchors import AnchorFile
-from agor.daemon.services.verification import verify_part
+from agor.daemon.services.audit.anchors import AnchorFile
+from agor.daemon.services.audit.verification import verify_part
 from agor.daemon.store.offline import looking_into
 from agor.home import Home
 from agor.protocol.audit import AuditEntry, AuditVerification

@@ -1,10 +1,9 @@
-"""The daemon: what is wired to what, and in which order it starts and stops."""
+"""The daemon: in which order it starts and stops, what its interface reaches, and how it is."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import time
 from collections.abc import AsyncIterator
 
@@ -18,252 +17,28 @@ from agor.daemon.api.gate import check_host
 from agor.daemon.api.server import ApiServer
 from agor.daemon.api.services import Services
 from agor.daemon.api.settings import ApiSettings
-from agor.daemon.metrics import Metrics
-from agor.daemon.pool.direct import DirectExecutors
-from agor.daemon.pool.pool import Pool
-from agor.daemon.pool.settings import PoolSettings
+from agor.daemon.parts import Parts
 from agor.daemon.services import access
-from agor.daemon.services.accounts import Accounts
-from agor.daemon.services.anchoring import Anchoring
-from agor.daemon.services.anchors import AnchorFile
-from agor.daemon.services.api_tokens import ApiTokens
-from agor.daemon.services.audit_log import AuditLog
-from agor.daemon.services.conversations import Conversations
-from agor.daemon.services.credentials import Credentials
-from agor.daemon.services.departures import Departures
-from agor.daemon.services.dispatch import Dispatcher
-from agor.daemon.services.feed import Feed
-from agor.daemon.services.finish import Finisher
 from agor.daemon.services.housekeeping import keep_house
-from agor.daemon.services.identity import Identity
-from agor.daemon.services.intake import Intake
-from agor.daemon.services.key_sources import source_of, take_variable
-from agor.daemon.services.keys import Keys
-from agor.daemon.services.live import LiveSessions
-from agor.daemon.services.passwords import Passwords
-from agor.daemon.services.people import People
-from agor.daemon.services.permissions import Permissions
+from agor.daemon.services.people.identity import Identity
 from agor.daemon.services.principal import Principal
-from agor.daemon.services.receipts import Receipts
-from agor.daemon.services.records import StoreRecords
 from agor.daemon.services.recovery import Recovery
-from agor.daemon.services.refusals import Refusals
-from agor.daemon.services.refused_tokens import RefusedTokens
-from agor.daemon.services.revocations import Revocations
-from agor.daemon.services.rotation import Rotations
-from agor.daemon.services.rules.rules import Rules
-from agor.daemon.services.runs import Runs
-from agor.daemon.services.sessions import Sessions
-from agor.daemon.services.shares import Shares
-from agor.daemon.services.sign_ins import SignIns
-from agor.daemon.services.signing_in import SigningIn
-from agor.daemon.services.stops import Stopper
-from agor.daemon.services.task_stops import TaskStops
-from agor.daemon.services.tasks import Tasks
-from agor.daemon.services.throttle import Throttle
-from agor.daemon.services.tokens import Tokens
-from agor.daemon.services.upkeep import Upkeep
-from agor.daemon.services.vault import Vault
-from agor.daemon.services.workspace_parts import WorkspaceParts
-from agor.daemon.store import connect
+from agor.daemon.settings import api_settings
 from agor.daemon.store.migrate import HEAD
-from agor.execution import ExecutionEnvironment
-from agor.executor.server import Executor, Options
 from agor.home import Home
 from agor.protocol.api import Check, ExecutorInfo, Health
 
 log = structlog.get_logger("agor.daemon")
 
-#: Objects made before the collector looks for garbage: most live no longer than one request.
-_COLLECT_EVERY = 10_000
 
-
-class Daemon:
+class Daemon(Parts):
     """One daemon, on one home."""
 
     def __init__(self, config: Config, home: Home) -> None:
-        self._config = config
-        self._home = home
+        super().__init__(config, home)
         self._began = time.monotonic()
         self._stopping = False
-        self._recovered = asyncio.Event()
-        execution = config.execution
-        self.metrics = Metrics()
         self.metrics.before_read = self._show_figures
-        self.store = connect(config.database.url)
-        self.revocations = Revocations()
-        self._make_ways_in()
-        self._make_audit()
-        self.lives = LiveSessions(self.store, self.metrics)
-        self.runs = Runs()
-        self.tokens = Tokens(
-            execution.session_token_expiration_ms, execution.session_token_max_uses
-        )
-        source = source_of(config.credentials, home, take_variable(os.environ))
-        self.vault = Vault(self.store, source)
-        self.credentials = Credentials(self.store, self.vault, self.people)
-        self.rotations = Rotations(self.store, self.vault)
-        keys = Keys(self.store, self.vault, self.tokens, self.runs, self.people)
-        self.rules = Rules(self.store, self.lives)
-        self.permissions = Permissions(
-            self.store, self.lives, self.rules, execution.permission_timeout_ms
-        )
-        self.finisher = Finisher(self.tokens, self.permissions.questions, self.metrics)
-        self.intake = Intake(
-            self.store, self.runs, self.tokens, self.permissions, keys, self.finisher,
-            self.refused_tokens,
-            outbox_bytes=execution.outbox_bytes, max_line=execution.max_line_bytes,
-        )  # fmt: skip
-        self.intake.end_executor = self._end_executor
-        self.executors = self._make_executors()
-        self.workspaces = WorkspaceParts(
-            self.store, self.people, self.lives, self.executors, pool_settings(config, home),
-            home.folder,
-        )  # fmt: skip
-        self.dispatcher = Dispatcher(
-            self.executors, self.people, self.workspaces.grounds, self.runs, self.tokens,
-            self.finisher,
-            execution.task_timeout_ms,
-        )  # fmt: skip
-        stop_timeout = execution.stop_timeout_ms / 1000
-        self.stopper = Stopper(self.executors, self.tokens, self.finisher, stop_timeout)
-        self.sessions = Sessions(
-            self.store, self.lives, self.executors, self.workspaces.grounds, execution.environment
-        )
-        self.tasks = Tasks(self.store, self.lives, self.executors, self.dispatcher.kick)
-        self.task_stops = TaskStops(self.store, self.lives, self.runs, self.executors, self.stopper)
-        self.shares = Shares(self.store, self.lives, self.people, self.revocations)
-        self.departures = Departures(self.people, self.task_stops, self.revocations)
-        self.conversations = Conversations(self.store, self.lives)
-        self.receipts = Receipts(self.store)
-        self.feed = Feed(self.lives.channel_for)
-
-    # ── parts ────────────────────────────────────────────────────────────────────────────────
-
-    def _make_ways_in(self) -> None:
-        """Make what knows people, and how they come in."""
-        self.people = People(self.store)
-        self.passwords = Passwords()
-        self.throttle = Throttle()
-        self.refusals = Refusals(self.store)
-        self.api_tokens = ApiTokens(self.store, self.people)
-        self.sign_ins = SignIns(self.store, self.people)
-        self.accounts = Accounts(
-            self.store, self.people, self.passwords, self.sign_ins, self.throttle, self.refusals
-        )
-        self.signing_in = SigningIn(
-            self.store, self.people, self.passwords, self.sign_ins, self.throttle, self.refusals
-        )
-        self.upkeep = Upkeep(self.api_tokens, self.sign_ins, self.refusals)
-
-    def _make_audit(self) -> None:
-        """Make what keeps the audit log and shows it."""
-        anchors = AnchorFile(self._home.anchor_file)
-        self.records = StoreRecords(self.store, self.people)
-        self.refused_tokens = RefusedTokens(self.store, self.records)
-        self.anchoring = Anchoring(self.store, anchors, self.refused_tokens)
-        self.audit = AuditLog(self.store, self.people, anchors)
-
-    def _make_executors(self) -> Pool | DirectExecutors:
-        settings = pool_settings(self._config, self._home)
-        ended = self.intake.executor_ended
-        pool = Pool(settings, self.intake, self.records, on_end=ended)
-        if self._config.execution.use_executor:
-            return pool
-        options = Options(
-            max_line=settings.max_line,
-            outbox_bytes=settings.outbox_bytes,
-            orphan_timeout=settings.orphan_timeout,
-        )
-        return DirectExecutors(settings, self.intake, lambda: Executor(options), ended, pool)
-
-    def services(self) -> Services:
-        """Put together what the interface needs."""
-        return Services(
-            sessions=self.sessions,
-            tasks=self.tasks,
-            task_stops=self.task_stops,
-            shares=self.shares,
-            permissions=self.permissions,
-            rules=self.rules,
-            conversations=self.conversations,
-            credentials=self.credentials,
-            rotations=self.rotations,
-            receipts=self.receipts,
-            feed=self.feed,
-            accounts=self.accounts,
-            api_tokens=self.api_tokens,
-            sign_ins=self.sign_ins,
-            signing_in=self.signing_in,
-            identity=Identity(self.people, self.api_tokens, self.sign_ins),
-            audit=self.audit,
-            workspaces=self.workspaces,
-            executors=self._executors_of,
-            health=self.health,
-            metrics=self.metrics,
-        )
-
-    def authenticator(self) -> Authenticator:
-        """Make what knows whom a token or a cookie stands for."""
-        return Authenticator(
-            self._home.token(), self.people, self.api_tokens, self.sign_ins, self.refusals
-        )
-
-    def app(self, settings: ApiSettings, services: Services | None = None) -> App:
-        """Make the interface."""
-        app = App(services or self.services(), self.authenticator(), settings)
-        self.revocations.listen(app.feeds.revoke)
-        return app
-
-    def _api_settings(self, host: str) -> ApiSettings:
-        daemon = self._config.daemon
-        return ApiSettings(
-            host=host,
-            allowed_hosts=daemon.allowed_hosts,
-            https_proxy=daemon.https_proxy,
-            stall_timeout=self._config.feed.stall_timeout_ms / 1000,
-        )
-
-    def _executors_of(self, who: Principal) -> list[ExecutorInfo]:
-        everybody = access.may(who, "executor.list", "none")
-        found = self.executors.describe()
-        return [each for each in found if everybody or each.user_id == who.user_id]
-
-    async def _end_executor(self, environment: ExecutionEnvironment, why: str) -> None:
-        # One that is only being taken back is not known to anybody yet.
-        await self._recovered.wait()
-        for each in self.executors.describe():
-            if each.executor_id == environment.executor_id:
-                await self.executors.stop(each.session_id, why)
-
-    def _show_figures(self) -> None:
-        """Set the figures that are looked up when they are asked for."""
-        self.metrics.store_available.set(self.store.available)
-        self.metrics.tasks_waiting.set(sum(len(live.queue) for live in self.lives.held()))
-        self.metrics.show_executors([each.state for each in self.executors.describe()])
-
-    def health(self) -> Health:
-        """Look at all that must be well."""
-        store = "writes" if self.store.available else "cannot write now"
-        checks = [
-            Check(name="store", ok=self.store.available, detail=store),
-            Check(name="executors", ok=True, detail=self.executors.kind),
-            Check(
-                name="credentials",
-                ok=self.vault.problem is None,
-                detail=self.vault.problem or "can be opened",
-            ),
-        ]
-        well = all(check.ok for check in checks)
-        # It must be seen, and is no reason to take no work.
-        if (fault := self.anchoring.fault) is not None:
-            checks.append(Check(name="audit", ok=False, detail=f"{fault}: agor audit verify"))
-        return Health(
-            status="stopping" if self._stopping else "ok" if well else "degraded",
-            version=agor.__version__,
-            uptime_ms=int((time.monotonic() - self._began) * 1000),
-            checks=checks,
-        )
 
     # ── life ─────────────────────────────────────────────────────────────────────────────────
 
@@ -321,7 +96,7 @@ class Daemon:
     async def serving(self, host: str, port: int) -> AsyncIterator[str]:
         """Serve the API for as long as the block lasts; gives its URL."""
         async with self.working(host):
-            server = ApiServer(self.app(self._api_settings(host)))
+            server = ApiServer(self.app(api_settings(self._config, host)))
             bound = await server.start(host, port)
             try:
                 yield f"http://{_in_url(host)}:{bound}"
@@ -353,28 +128,81 @@ class Daemon:
         for live in self.lives.held():
             await live.channel.line.flushed()
 
+    # ── the interface ────────────────────────────────────────────────────────────────────────
 
-def pool_settings(config: Config, home: Home) -> PoolSettings:
-    """Tell the pool what the configuration says."""
-    execution = config.execution
-    return PoolSettings(
-        runtime=home.runtime,
-        run_as_unix_user=execution.run_as_unix_user,
-        executor_unix_user=execution.executor_unix_user,
-        max_executors=execution.max_executors,
-        max_waiting=execution.max_waiting,
-        spare_executors=execution.spare_executors,
-        idle_timeout=execution.idle_timeout_ms / 1000,
-        orphan_timeout=execution.orphan_timeout_ms / 1000,
-        socket_path_template=execution.socket_path_template,
-        connection_timeout=execution.connection_timeout_ms / 1000,
-        stop_timeout=execution.stop_timeout_ms / 1000,
-        limits=execution.limits.resources,
-        ping_interval=execution.ping_interval_ms / 1000,
-        ping_timeout=execution.ping_timeout_ms / 1000,
-        max_line=execution.max_line_bytes,
-        outbox_bytes=execution.outbox_bytes,
-    )
+    def services(self) -> Services:
+        """Put together what the interface needs."""
+        return Services(
+            sessions=self.sessions,
+            tasks=self.tasks,
+            task_stops=self.task_stops,
+            shares=self.shares,
+            permissions=self.permissions,
+            rules=self.rules,
+            conversations=self.conversations,
+            credentials=self.credentials,
+            rotations=self.rotations,
+            receipts=self.receipts,
+            feed=self.feed,
+            accounts=self.accounts,
+            api_tokens=self.api_tokens,
+            sign_ins=self.sign_ins,
+            signing_in=self.signing_in,
+            identity=Identity(self.people, self.api_tokens, self.sign_ins),
+            audit=self.audit,
+            workspaces=self.workspaces,
+            executors=self._executors_of,
+            health=self.health,
+            metrics=self.metrics,
+        )
+
+    def authenticator(self) -> Authenticator:
+        """Make what knows whom a token or a cookie stands for."""
+        return Authenticator(
+            self._home.token(), self.people, self.api_tokens, self.sign_ins, self.refusals
+        )
+
+    def app(self, settings: ApiSettings, services: Services | None = None) -> App:
+        """Make the interface."""
+        app = App(services or self.services(), self.authenticator(), settings)
+        self.revocations.listen(app.feeds.revoke)
+        return app
+
+    def _executors_of(self, who: Principal) -> list[ExecutorInfo]:
+        everybody = access.may(who, "executor.list", "none")
+        found = self.executors.describe()
+        return [each for each in found if everybody or each.user_id == who.user_id]
+
+    # ── how it is ────────────────────────────────────────────────────────────────────────────
+
+    def _show_figures(self) -> None:
+        """Set the figures that are looked up when they are asked for."""
+        self.metrics.store_available.set(self.store.available)
+        self.metrics.tasks_waiting.set(sum(len(live.queue) for live in self.lives.held()))
+        self.metrics.show_executors([each.state for each in self.executors.describe()])
+
+    def health(self) -> Health:
+        """Look at all that must be well."""
+        store = "writes" if self.store.available else "cannot write now"
+        checks = [
+            Check(name="store", ok=self.store.available, detail=store),
+            Check(name="executors", ok=True, detail=self.executors.kind),
+            Check(
+                name="credentials",
+                ok=self.vault.problem is None,
+                detail=self.vault.problem or "can be opened",
+            ),
+        ]
+        well = all(check.ok for check in checks)
+        # It must be seen, and is no reason to take no work.
+        if (fault := self.anchoring.fault) is not None:
+            checks.append(Check(name="audit", ok=False, detail=f"{fault}: agor audit verify"))
+        return Health(
+            status="stopping" if self._stopping else "ok" if well else "degraded",
+            version=agor.__version__,
+            uptime_ms=int((time.monotonic() - self._began) * 1000),
+            checks=checks,
+        )
 
 
 def _in_url(host: str) -> str:

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from agor.config import load
-from agor.daemon.main import Daemon, pool_settings
+from agor.daemon.main import Daemon
 from agor.daemon.pool.direct import DirectExecutors, InProcess
 from agor.daemon.services.feed import Follower
 from agor.daemon.services.principal import Principal
+from agor.daemon.settings import pool_settings
 from agor.home import Home
 from agor.protocol.api import Decision, NewPrompt, NewSession, Permission, Task
 

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from agor.daemon.services.people import principal
+from agor.daemon.services.people.people import principal
 from agor.daemon.services.principal import Principal
 from agor.daemon.store import connect, users
 from agor.daemon.store.base import Store, Write

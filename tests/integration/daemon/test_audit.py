@@ -14,8 +14,9 @@ import sys
 from pathlib import Path
 
 from agor.client import Client
-from agor.daemon.services import anchoring, audit_log
-from agor.daemon.services.anchors import MOST, Anchor, AnchorFile
+from agor.daemon.services.audit import anchoring
+from agor.daemon.services.audit import log as audit_log
+from agor.daemon.services.audit.anchors import MOST, Anchor, AnchorFile
 from agor.daemon.store import audit
 from agor.daemon.store.rows import AuditRow
 from agor.errors import AgorError, TokenRefused

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from agor.daemon.services import permissions
+from agor.daemon.services.permissions import permissions
 from agor.daemon.services.views import PAGE_BYTES
 from agor.errors import InvalidParams
 from agor.protocol.api import Permission

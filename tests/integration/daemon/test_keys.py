@@ -211,7 +211,7 @@ async def test_every_refusal_is_recorded(folder: Path):
 async def test_a_task_cannot_fill_the_audit_log_with_its_questions(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("agor.daemon.services.keys._MOST_QUESTIONS", 3)
+    monkeypatch.setattr("agor.daemon.services.credentials.keys._MOST_QUESTIONS", 3)
     async with people(folder) as (ann, _, desk):
         records = Records(desk.daemon.store)
         executor, params = await ann.task()

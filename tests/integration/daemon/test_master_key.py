@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from agor.config.keys import CredentialsConfig
-from agor.daemon.services.key_sources import (
+from agor.daemon.services.credentials.key_sources import (
     VARIABLE,
     KeyCommand,
     KeyFile,
@@ -19,7 +19,7 @@ from agor.daemon.services.key_sources import (
     source_of,
     take_variable,
 )
-from agor.daemon.services.master_key import MasterKey
+from agor.daemon.services.credentials.master_key import MasterKey
 from agor.errors import BadConfig, MasterKeyUnusable
 from agor.home import Home
 from tests.integration.daemon.asker import Asker

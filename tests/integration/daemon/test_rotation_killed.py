@@ -12,11 +12,11 @@ import httpx
 import pytest
 
 from agor.client import Client
-from agor.daemon.services.credentials import Credentials
-from agor.daemon.services.key_sources import KeyFile
-from agor.daemon.services.people import People
+from agor.daemon.services.credentials.credentials import Credentials
+from agor.daemon.services.credentials.key_sources import KeyFile
+from agor.daemon.services.credentials.vault import Vault
+from agor.daemon.services.people.people import People
 from agor.daemon.services.principal import Principal
-from agor.daemon.services.vault import Vault
 from agor.daemon.store import connect, credentials
 from agor.daemon.store.rows import CredentialRow
 from agor.protocol.credentials import NewCredential, Rotation

@@ -20,7 +20,7 @@ from agor.daemon.api.app import App
 from agor.daemon.api.server import ApiServer
 from agor.daemon.api.settings import ApiSettings
 from agor.daemon.main import Daemon
-from agor.daemon.services.people import principal
+from agor.daemon.services.people.people import principal
 from agor.daemon.services.principal import Principal
 from agor.daemon.store import users
 from agor.daemon.store.base import Write

@@ -12,11 +12,11 @@ from collections.abc import Mapping
 
 from agor.daemon.api import cookies
 from agor.daemon.api.route import WEBSOCKET
-from agor.daemon.services.api_tokens import ApiTokens, hash_of
-from agor.daemon.services.people import People, principal
+from agor.daemon.services.people.api_tokens import ApiTokens, hash_of
+from agor.daemon.services.people.people import People, principal
+from agor.daemon.services.people.refusals import Refusals
+from agor.daemon.services.people.sign_ins import SignIns
 from agor.daemon.services.principal import Principal
-from agor.daemon.services.refusals import Refusals
-from agor.daemon.services.sign_ins import SignIns
 from agor.errors import Forbidden, Unauthenticated
 
 _BEARER = re.compile(rb"bearer +([A-Za-z0-9._~+/-]+=*)", re.IGNORECASE)

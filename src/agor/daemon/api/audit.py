@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from agor.daemon.api.forms import AuditQuery, VerificationQuery
 from agor.daemon.api.route import Request
-from agor.daemon.services.audit_log import Wanted
+from agor.daemon.services.audit.log import Wanted
 from agor.protocol.api import Page
 from agor.protocol.audit import AuditEntry, AuditVerification
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from agor.daemon.api import cookies
 from agor.daemon.api.route import Reply, Request
-from agor.daemon.services.api_tokens import hash_of
-from agor.daemon.services.sign_ins import LIFE
+from agor.daemon.services.people.api_tokens import hash_of
+from agor.daemon.services.people.sign_ins import LIFE
 from agor.errors import Unprocessable
 from agor.protocol.people import Me, SignInCode, SignInRequest
 

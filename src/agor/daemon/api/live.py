@@ -13,8 +13,8 @@ from agor.daemon.api.followers import OutletFollower
 from agor.daemon.api.settings import ApiSettings
 from agor.daemon.metrics import Metrics
 from agor.daemon.services.feed import Channel
+from agor.daemon.services.people.revocations import Lost
 from agor.daemon.services.principal import Principal
-from agor.daemon.services.revocations import Lost
 from agor.errors import Disconnected, NotFound, PeerStalled, PoolClosed, StoreError
 
 log = structlog.get_logger("agor.api")

@@ -6,25 +6,25 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from agor.daemon.metrics import Metrics
-from agor.daemon.services.accounts import Accounts
-from agor.daemon.services.api_tokens import ApiTokens
-from agor.daemon.services.audit_log import AuditLog
+from agor.daemon.services.audit.log import AuditLog
 from agor.daemon.services.conversations import Conversations
-from agor.daemon.services.credentials import Credentials
+from agor.daemon.services.credentials.credentials import Credentials
+from agor.daemon.services.credentials.rotation import Rotations
 from agor.daemon.services.feed import Feed
-from agor.daemon.services.identity import Identity
-from agor.daemon.services.permissions import Permissions
+from agor.daemon.services.people.accounts import Accounts
+from agor.daemon.services.people.api_tokens import ApiTokens
+from agor.daemon.services.people.identity import Identity
+from agor.daemon.services.people.shares import Shares
+from agor.daemon.services.people.sign_ins import SignIns
+from agor.daemon.services.people.signing_in import SigningIn
+from agor.daemon.services.permissions.permissions import Permissions
 from agor.daemon.services.principal import Principal
 from agor.daemon.services.receipts import Receipts
-from agor.daemon.services.rotation import Rotations
 from agor.daemon.services.rules.rules import Rules
 from agor.daemon.services.sessions import Sessions
-from agor.daemon.services.shares import Shares
-from agor.daemon.services.sign_ins import SignIns
-from agor.daemon.services.signing_in import SigningIn
 from agor.daemon.services.task_stops import TaskStops
 from agor.daemon.services.tasks import Tasks
-from agor.daemon.services.workspace_parts import WorkspaceParts
+from agor.daemon.services.workspaces.parts import WorkspaceParts
 from agor.protocol.api import ExecutorInfo, Health
 
 

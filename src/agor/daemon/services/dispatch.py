@@ -21,12 +21,12 @@ from agor.daemon.services.executors import Executors
 from agor.daemon.services.finish import Finisher, result_of
 from agor.daemon.services.line import Entry
 from agor.daemon.services.live import LiveSession, Turn
-from agor.daemon.services.people import People
+from agor.daemon.services.people.people import People
 from agor.daemon.services.prompts import tell_prompt
 from agor.daemon.services.runs import Run, Runs
 from agor.daemon.services.stamps import now
 from agor.daemon.services.tokens import Grant, Tokens
-from agor.daemon.services.workspaces import Workspaces
+from agor.daemon.services.workspaces.workspaces import Workspaces
 from agor.daemon.store import tasks, tokens
 from agor.daemon.store.rows import TaskRow
 from agor.errors import AgorError, Disconnected, PoolClosed, PoolExhausted, StoreUnavailable

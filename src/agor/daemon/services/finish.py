@@ -10,7 +10,7 @@ from agor.daemon.pool.ending import Ending
 from agor.daemon.services import states, views
 from agor.daemon.services.line import Entry
 from agor.daemon.services.live import LiveSession, Turn
-from agor.daemon.services.questions import Questions
+from agor.daemon.services.permissions.questions import Questions
 from agor.daemon.services.receipts import Receipt
 from agor.daemon.services.runs import Run
 from agor.daemon.services.stamps import now

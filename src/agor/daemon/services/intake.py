@@ -16,10 +16,10 @@ from operator import attrgetter
 import structlog
 
 from agor.daemon.pool.ending import Ending
+from agor.daemon.services.audit.refused_tokens import RefusedTokens
+from agor.daemon.services.credentials.keys import Keys
 from agor.daemon.services.finish import Finisher, describe_loss, result_of
-from agor.daemon.services.keys import Keys
-from agor.daemon.services.permissions import Permissions
-from agor.daemon.services.refused_tokens import RefusedTokens
+from agor.daemon.services.permissions.permissions import Permissions
 from agor.daemon.services.runs import Run, Runs, StreamEntry
 from agor.daemon.services.stream import StreamWriter
 from agor.daemon.services.tokens import Tokens, hash_of

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from agor.daemon.pool.ending import Ending
 from agor.daemon.pool.records import ExecutorRecord
-from agor.daemon.services.audit import record as record_of
-from agor.daemon.services.people import People, principal
+from agor.daemon.services.audit.records import record as record_of
+from agor.daemon.services.people.people import People, principal
 from agor.daemon.services.principal import Principal
 from agor.daemon.store import executors
 from agor.daemon.store.base import Store, Write

@@ -18,7 +18,7 @@ from agor.daemon.services.executors import Executors
 from agor.daemon.services.finish import Finisher, describe_loss, result_of
 from agor.daemon.services.line import Entry
 from agor.daemon.services.live import LiveSession, LiveSessions
-from agor.daemon.services.permissions import Permissions
+from agor.daemon.services.permissions.permissions import Permissions
 from agor.daemon.services.runs import Begun, Run, Runs
 from agor.daemon.services.stops import Stopper
 from agor.daemon.services.tokens import Grant, Tokens

@@ -7,14 +7,14 @@ import asyncio
 from msgspec import UNSET
 
 from agor.daemon.services import access, views
-from agor.daemon.services.audit import record
+from agor.daemon.services.audit.records import record
 from agor.daemon.services.executors import Executors
 from agor.daemon.services.line import Entry
 from agor.daemon.services.live import LiveSessions, Turn, outlast
 from agor.daemon.services.principal import Principal
 from agor.daemon.services.receipts import Receipt
 from agor.daemon.services.stamps import new_id, now
-from agor.daemon.services.workspaces import Ground, Workspaces
+from agor.daemon.services.workspaces.workspaces import Ground, Workspaces
 from agor.daemon.store import sessions
 from agor.daemon.store.base import Store, Write
 from agor.daemon.store.rows import SessionRow

@@ -9,7 +9,7 @@ import structlog
 
 from agor.daemon.services import access, views
 from agor.daemon.services.access import Action
-from agor.daemon.services.audit import record
+from agor.daemon.services.audit.records import record
 from agor.daemon.services.live import LiveSession, LiveSessions, outlast
 from agor.daemon.services.principal import Principal
 from agor.daemon.services.receipts import Receipt

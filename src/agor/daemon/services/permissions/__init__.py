@@ -1,0 +1,1 @@
+"""Permission requests: the questions, and their answers."""

@@ -1,0 +1,1 @@
+"""Workspaces: repositories, worktrees, and whether a Unix user can reach a folder."""
