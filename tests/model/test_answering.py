@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from agor.testing.model.answering import Answer, Answering, Question
 from agor.testing.model.playing import Fault, Wait
@@ -213,3 +215,71 @@ def test_whatever_comes_as_a_body_is_answered(target, body):
     answer = Answering().answer(Question("POST", target, {}, body), number=1, now=NOW)
     assert answer.status in (200, 400)
     assert sent(answer)
+
+
+members = st.sampled_from(
+    [
+        "role",
+        "content",
+        "type",
+        "text",
+        "id",
+        "name",
+        "parts",
+        "functionCall",
+        "functionResponse",
+        "thought",
+        "output",
+        "call_id",
+        "tool_calls",
+        "function",
+        "functionDeclarations",
+        "include_usage",
+        "generateContentRequest",
+    ]
+)
+anything = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.text(max_size=5)
+    | st.just('{"model_script": [1'),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(members, inner, max_size=4),
+    max_leaves=12,
+)
+bodies = st.fixed_dictionaries(
+    {"model": st.just("m")},
+    optional=dict.fromkeys(
+        [
+            "messages",
+            "input",
+            "contents",
+            "tools",
+            "system",
+            "systemInstruction",
+            "instructions",
+            "stream",
+        ],
+        anything,
+    ),
+)
+
+
+@every_api
+@given(bodies)
+def test_whatever_form_a_body_has_it_is_answered(target, body):
+    answer = ask(target, body)
+    assert answer.status in (200, 400)
+    assert sent(answer)
+
+
+@every_api
+def test_text_that_no_encoding_has_is_refused(target):
+    broken = '{"model_script": [{"text": "\\ud800"}]}'
+    assert ask(target, body_of(target, broken, stream=True)).status == 400
+
+
+def test_a_body_that_is_encoded_is_refused_by_the_name_of_its_fault():
+    encoded = Question("POST", CHAT, {"content-encoding": "zstd"}, b"...")
+    answer = Answering().answer(encoded, number=1, now=NOW)
+    assert "content-encoding" in document(answer)["error"]["message"]

@@ -97,6 +97,8 @@ class Answering:
             if call.model is not None:
                 return whole(200, describe_model(call.dialect, call.model))
             return whole(200, list_models(call.dialect, self._models))
+        if question.headers.get("content-encoding", "identity") != "identity":
+            raise BadInput("a body that is encoded (content-encoding) is not taken here")
         asked = call.dialect.read(question.body)
         if call.model is not None:
             asked = replace(asked, model=call.model)

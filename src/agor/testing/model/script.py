@@ -169,9 +169,10 @@ def find_script(text: str) -> Script | None:
     """Find the last script in what a user wrote; other text may stand around it."""
     found = None
     for opening in _OPENING.finditer(text):
-        if found is None or opening.start() >= found[1]:
-            found = _decode_at(text, opening.start())
-    return None if found is None else read_script(found[0])
+        # What stands inside of another one is a part of it.
+        if found is None or opening.start() >= found.stop:
+            found = slice(opening.start(), _end_of_document(text, opening.start()))
+    return None if found is None else parse_script(text[found].encode(errors="surrogatepass"))
 
 
 def read_script(document: object) -> Script:
@@ -194,18 +195,18 @@ def read_script(document: object) -> Script:
 
 
 def parse_script(text: bytes) -> Script:
-    """Read a script from a file's bytes."""
+    """Read a script from JSON."""
     try:
         return read_script(msgspec.json.decode(text))
     except UNREADABLE as error:
         raise BadScript(name_the_field(error, MARK)) from None
 
 
-def _decode_at(text: str, start: int) -> tuple[Any, int]:
-    # Of the two readers only this one can stop where the document ends.
+def _end_of_document(text: str, start: int) -> int:
+    # Only this reader can tell; what is in it is read by the other, which is stricter.
     try:
-        return json.JSONDecoder().raw_decode(text, start)
-    except (json.JSONDecodeError, RecursionError) as error:
+        return json.JSONDecoder().raw_decode(text, start)[1]
+    except (ValueError, RecursionError) as error:
         raise BadScript(f"{MARK}: not JSON: {error}") from None
 
 
