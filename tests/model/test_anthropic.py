@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.model.asking import MESSAGES, ask, ask_script, body_of, document, events, scripted
 
 NO_CACHE = {"ephemeral_5m_input_tokens": 0, "ephemeral_1h_input_tokens": 0}
@@ -107,6 +109,11 @@ def test_a_refusal_has_the_form_and_the_headers_of_the_real_one():
             "message": "This request would exceed your organization's rate limit.",
         },
     }
+
+
+@pytest.mark.parametrize(("kind", "retry"), [("bad_key", "false"), ("overloaded", "true")])
+def test_a_refusal_tells_whether_to_try_again(kind, retry):
+    assert ("x-should-retry", retry) in ask_script(MESSAGES, [{"error": kind}]).headers
 
 
 def test_an_error_in_mid_answer_is_an_event():

@@ -90,7 +90,7 @@ class Error(Struct, forbid_unknown_fields=True, frozen=True):
     status: Annotated[int, Meta(ge=400, le=599)] | None = None
     #: Seconds that the caller is asked to wait.
     retry_after: Annotated[float, Meta(ge=0, le=86_400)] | None = None
-    #: Whether the caller is told to try again, or not to; otherwise the caller decides.
+    #: Whether the caller is told to try again, or not to; otherwise as the provider has it.
     retry: bool | None = None
 
 

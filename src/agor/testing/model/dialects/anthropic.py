@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from agor.testing.model.asked import Asked, Entry
 from agor.testing.model.dialects.base import (
@@ -18,7 +19,7 @@ from agor.testing.model.dialects.base import (
     texts_of,
 )
 from agor.testing.model.playing import Speaker, deltas, encode, sse
-from agor.testing.model.script import Error, StopReason, Tool
+from agor.testing.model.script import Error, ErrorKind, StopReason, Tool
 
 FAULTS: Faults = {
     "bad_key": ErrorForm(401, "authentication_error", "invalid x-api-key"),
@@ -42,6 +43,8 @@ FAULTS: Faults = {
     "server_error": ErrorForm(500, "api_error", "Internal server error"),
     "overloaded": ErrorForm(529, "overloaded_error", "Overloaded"),
 }
+#: Errors after which this API asks its callers to try again; after others it asks them not to.
+_PASSING: tuple[ErrorKind, ...] = ("rate_limit", "server_error", "overloaded")
 _STOPS: dict[StopReason, str] = {
     "end": "end_turn",
     "tools": "tool_use",
@@ -214,6 +217,8 @@ def refuse(error: Error) -> Refused:
         "type": "error",
         "error": {"type": fault.word, "message": error.message or fault.message},
     }
+    if error.retry is None:
+        error = replace(error, retry=error.kind in _PASSING)
     return Refused(error.status or fault.status, document, advice(error))
 
 
