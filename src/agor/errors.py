@@ -75,7 +75,7 @@ class BadInput(AgorError):
 
 
 class BadScript(BadInput):
-    """A script for the scripted agent has a step that means nothing."""
+    """A script for the scripted agent or model has a step that means nothing."""
 
     code = "bad_script"
 

@@ -46,6 +46,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "linux",
         "logs",
         "protocol",
+        "testing",
     },
     "client": {"__init__", "errors", "home", "protocol"},
     "environments": {"__init__", "errors", "logs", "protocol", "rpc"},

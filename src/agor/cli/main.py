@@ -17,6 +17,7 @@ from agor.cli import (
     daemon,
     demo,
     doctor,
+    model_server,
     repo,
     rule,
     token,
@@ -44,6 +45,7 @@ app.add_typer(repo.app, name="repo")
 app.add_typer(worktree.app, name="worktree")
 app.command("demo")(demo.demo)
 app.command("doctor")(doctor.doctor)
+app.command("model-server")(model_server.model_server)
 
 
 def _print_version(wanted: bool) -> None:

@@ -1,1 +1,1 @@
-"""What tests of agor and of things built for it need. Shipped; `agor` itself never uses it."""
+"""What tests of agor and of things built for it need. Shipped; only `agor model-server` uses it."""
