@@ -9,38 +9,17 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import uvloop
 
 from agor.config.keys import build
-from agor.daemon.api.app import App
 from agor.daemon.api.server import ApiServer
 from agor.daemon.api.settings import ApiSettings
 from agor.daemon.main import Daemon
 from agor.daemon.services.people.people import principal
-from agor.daemon.services.principal import Principal
-from agor.daemon.store import users
-from agor.daemon.store.base import Write
-from agor.daemon.store.rows import UserRow
-from agor.errors import Unauthenticated
 from agor.home import Home
-
-
-class ByName:
-    """Takes a person's name for their token."""
-
-    def __init__(self, people: dict[str, Principal]) -> None:
-        self._people = people
-
-    def authenticate(self, *asked: Any) -> Principal:
-        headers = next((each for each in asked if isinstance(each, Mapping)), None)
-        token = asked[0] if headers is None else headers[b"authorization"].decode().split()[1]
-        if token not in self._people:
-            raise Unauthenticated("this token is not known")
-        return self._people[token]
+from agor.protocol.people import NewToken, NewUser
 
 
 async def main() -> None:
@@ -49,19 +28,15 @@ async def main() -> None:
     home.prepare()
     daemon = Daemon(build(told["config"]), home)
     async with daemon.working() as owner:
-        people = {"owner": owner}
+        tokens = {"owner": home.token()}
         for name, (role, unix_username) in told["people"].items():
-            row = UserRow(
-                user_id=f"id-of-{name}", name=name, role=role, unix_username=unix_username,
-                created_at=2**41,
-            )  # fmt: skip
-            await daemon.store.commit(Write([users.insert(row)]))
-            people[name] = principal(row)
-        await daemon.people.open()
-        app = App(daemon.services(), ByName(people), ApiSettings())  # type: ignore[arg-type]
-        server = ApiServer(app)
+            new = NewUser(name=name, role=role, unix_username=unix_username)
+            person = await daemon.accounts.add(owner, new)
+            who = principal(daemon.people.get(person.user_id))
+            tokens[name] = (await daemon.api_tokens.make(who, NewToken(name="test"))).token
+        server = ApiServer(daemon.app(ApiSettings()))
         port = await server.start("127.0.0.1", 0)
-        print(json.dumps({"port": port}), flush=True)
+        print(json.dumps({"port": port, "tokens": tokens}), flush=True)
         await asyncio.to_thread(sys.stdin.read)
         await server.stop(2.0)
 

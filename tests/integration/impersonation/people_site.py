@@ -22,16 +22,18 @@ _DRIVER = Path(__file__).with_name("daemon_driver.py")
 class PeopleSite:
     """The daemon, as its people see it."""
 
-    def __init__(self, site: Site, port: int, home: Path) -> None:
+    def __init__(self, site: Site, port: int, home: Path, tokens: dict[str, str]) -> None:
         self.site = site
         self.home = home
+        self.port = port
+        self.tokens = tokens
         self._url = f"http://127.0.0.1:{port}"
 
     def ask(self, who: str, method: str, at: str, /, **body: Any) -> httpx.Response:
         """Ask as somebody."""
         return httpx.request(
             method, self._url + at, json=body or None, timeout=PATIENCE, trust_env=False,
-            headers={"authorization": f"Bearer {who}"},
+            headers={"authorization": f"Bearer {self.tokens[who]}"},
         )  # fmt: skip
 
     def made(self, who: str, at: str, /, **body: Any) -> dict[str, Any]:
@@ -42,7 +44,7 @@ class PeopleSite:
         return found
 
     def run(self, who: str, session_id: str, *command: str) -> tuple[dict[str, Any], str]:
-        """Have a session's agent run a command; gives the task and all that was said."""
+        """Have a session's agent run a command; gives the task and what came of it."""
         script = json.dumps([{"run": list(command)}])
         task = self.made(who, f"/sessions/{session_id}/prompt", prompt=script)
         deadline = time.monotonic() + PATIENCE
@@ -51,8 +53,12 @@ class PeopleSite:
         ] is None:
             assert time.monotonic() < deadline, told
         messages = self.ask(who, "GET", f"/sessions/{session_id}/messages").json()["items"]
-        said = "".join(each["text"] for each in messages if each["task_id"] == task["task_id"])
-        return told, said
+        said = [
+            each["text"]
+            for each in messages
+            if each["task_id"] == task["task_id"] and each["kind"] != "user_message"
+        ]
+        return told, "".join(said)
 
 
 @contextlib.contextmanager
@@ -81,7 +87,8 @@ def people_site(site: Site, **config: Any) -> Iterator[PeopleSite]:
             process.stdin.flush()
             line = process.stdout.readline()
             assert line, Path(log.name).read_text()
-            yield PeopleSite(site, json.loads(line)["port"], home)
+            answer = json.loads(line)
+            yield PeopleSite(site, answer["port"], home, answer["tokens"])
         finally:
             process.stdin.close()
             process.wait(PATIENCE)
