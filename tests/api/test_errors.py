@@ -44,6 +44,7 @@ EXPECTED: dict[type[AgorError], int] = {
     errors.ExecutorFailed: 503,
     errors.StoreUnavailable: 503,
     errors.GitFailed: 503,
+    errors.MasterKeyUnusable: 503,
     errors.WorkspaceUnreachable: 422,
 }
 
