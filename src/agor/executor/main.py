@@ -28,6 +28,8 @@ from agor.rpc.stdio import StdioConnection, take_standard_streams
 log = structlog.get_logger("agor.executor")
 
 _LARGEST = 2**53
+#: Seconds for requests that are about to be answered when the executor ends.
+_LAST_ANSWERS = 0.5
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -63,25 +65,24 @@ async def _run(arguments: argparse.Namespace, options: Options) -> int:
     if arguments.socket is not None:
         bound = unix.bind(arguments.socket)
         try:
-            return await _serve_socket(bound.listener, str(bound.path), options)
+            return await serve_listener(bound.listener, Executor(options), str(bound.path))
         finally:
             bound.remove()
-    return await serve_inherited(arguments.listen_fd, options)
+    inherited = unix.inherit(arguments.listen_fd)
+    name = inherited.getsockname() or "(unnamed)"
+    return await serve_listener(inherited, Executor(options), name)
 
 
-async def serve_inherited(fd: int, options: Options) -> int:
-    """Serve a listening socket that was handed down, until told to end."""
-    inherited = unix.inherit(fd)
-    return await _serve_socket(inherited, inherited.getsockname() or "(unnamed)", options)
-
-
-async def _serve_socket(sock: socket.socket, name: str, options: Options) -> int:
-    executor = Executor(options)
+async def serve_listener(sock: socket.socket, executor: Executor, name: str | None = None) -> int:
+    """Serve a listening socket until told to end; with a name, it is told that we do."""
     _stop_on_signals(executor)
+    executor.begin()
     listener = Listener(sock, executor.make_peer)
-    log.info("listening", socket=name, user=unix_user(), uid=os.getuid())
+    if name is not None:
+        log.info("listening", socket=name, user=unix_user(), uid=os.getuid())
     await executor.wait_ended()
-    await listener.close()
+    # Who asked for the end is told that it came.
+    await listener.close(grace=_LAST_ANSWERS)
     log.info("executor_ended")
     return 0
 
@@ -90,6 +91,7 @@ async def _serve_stdio(options: Options) -> int:
     reading, writing = take_standard_streams()
     executor = Executor(options)
     _stop_on_signals(executor)
+    executor.begin()
     connection = await StdioConnection.open(reading, writing, executor.make_peer)
     log.info("listening", socket="(standard input and output)", user=unix_user(), uid=os.getuid())
     ended = asyncio.create_task(executor.wait_ended())

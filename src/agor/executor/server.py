@@ -68,13 +68,16 @@ class Executor:
         self._limits = Limits(max_line=options.max_line)
         self._delivery = Delivery(options.outbox_bytes, options.max_line, options.one_connection)
         self._prompts = Prompts(self._delivery)
-        self._connections: dict[Peer, asyncio.Task[None]] = {}
+        self._connections: set[Peer] = set()
         self._ended = asyncio.Event()
         self._interrupted = False
         self._shutdown: asyncio.Task[ShutdownResult] | None = None
         #: Connections that wait for the result of a prompt, the latest last.
         self._asking: list[Peer] = []
-        self._orphan: asyncio.Task[None] | None = None
+        self._orphan: asyncio.TimerHandle | asyncio.Task[None] | None = None
+
+    def begin(self) -> None:
+        """Begin to wait for a daemon; before, it can be made without an event loop."""
         self._await_daemon()
 
     # ── connections ──────────────────────────────────────────────────────────────────────────
@@ -89,15 +92,15 @@ class Executor:
         routes.on(STOP_TASK, self._prompts.stop)
         routes.on_notice(ACK_MESSAGES, self._delivery.acknowledge)
         routes.on(SHUTDOWN, lambda params: self.shut_down(params.reason, params.timeout_ms / 1000))
-        self._connections[peer] = asyncio.create_task(self._watch(peer))
+        self._connections.add(peer)
+        peer.when_closed(lambda ending: self._forget(peer, ending))
         if self._orphan is not None:
             self._orphan.cancel()
             self._orphan = None
         return peer
 
-    async def _watch(self, peer: Peer) -> None:
-        ending = await peer.wait_closed()
-        del self._connections[peer]
+    def _forget(self, peer: Peer, ending: Disconnected) -> None:
+        self._connections.discard(peer)
         if self._delivery.detach(peer):
             log.info("daemon_gone", code=ending.code, why=ending.message)
             # Who still waits for a result gets the events before it.
@@ -107,10 +110,13 @@ class Executor:
             self._await_daemon()
 
     def _await_daemon(self) -> None:
-        self._orphan = asyncio.create_task(self._end_if_orphaned())
+        loop = asyncio.get_running_loop()
+        self._orphan = loop.call_later(self._options.orphan_timeout, self._be_orphaned)
 
-    async def _end_if_orphaned(self) -> None:
-        await asyncio.sleep(self._options.orphan_timeout)
+    def _be_orphaned(self) -> None:
+        self._orphan = asyncio.create_task(self._end_as_orphan())
+
+    async def _end_as_orphan(self) -> None:
         waited = f"no daemon has been connected for {self._options.orphan_timeout:g} s"
         log.warning("orphaned", why=waited, tasks=len(self._prompts.running))
         # Those that need the daemon fail now; those that do not may finish.
@@ -171,8 +177,13 @@ class Executor:
                 hint="Install the same version of agor for the daemon and the executor.",
             )
         tasks = self._prompts.unsettled()
-        log.info("daemon_connected", daemon_id=params.daemon_id, tasks=len(tasks))
         self._delivery.attach(peer)
+        # After the answer, which somebody waits for.
+        asyncio.get_running_loop().call_soon(
+            functools.partial(
+                log.info, "daemon_connected", daemon_id=params.daemon_id, tasks=len(tasks)
+            )
+        )
         return InitializeResult(
             protocol_version=PROTOCOL_VERSION,
             executor_id=self.executor_id,

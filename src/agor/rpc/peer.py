@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 import msgspec
@@ -130,6 +131,10 @@ class Peer(asyncio.Protocol):
         """Wait for the end and tell what it was; `BrokenFrame` and `PeerStalled` are not clean."""
         return await asyncio.shield(self._closed)
 
+    def when_closed(self, callback: Callable[[Disconnected], object]) -> None:
+        """Have this called with the end, soon after it came."""
+        self._closed.add_done_callback(lambda closed: callback(closed.result()))
+
     async def close(self) -> None:
         """Cancel what is under way, write what is owed, and close; bounded in time."""
         if self._transport is None and self._ending is None:
@@ -147,6 +152,12 @@ class Peer(asyncio.Protocol):
             self._transport.close()
             self._close_timer = self._loop.call_later(self._limits.close_timeout, self.abort)
         await self.wait_closed()
+
+    async def finish(self, grace: float) -> None:
+        """Close, but let what is under way end by itself first, for so long."""
+        if grace and (tasks := self._serving.tasks):
+            await asyncio.wait(tasks, timeout=grace)
+        await self.close()
 
     def abort(self) -> None:
         """Drop the connection now, with what is unsent."""

@@ -6,6 +6,7 @@ no state worth saving: the keepers go on without it, and another launcher can si
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import gc
 import os
@@ -16,7 +17,6 @@ import socket
 import time
 
 import structlog
-import uvloop
 
 import agor
 from agor import logs
@@ -70,17 +70,23 @@ def launch(spares: int, orphan_timeout: float) -> int:
         return 2
     become_subreaper()
     _be_at_home()
-    # Whatever an executor needs is imported, made and warmed up now, once for all of them.
-    describe_agents()
     logs.configure("info", "json")
-    uvloop.run(rehearse(_REHEARSALS))
-    gc.collect()
-    gc.freeze()
+    warm_up()
     launcher = Launcher(listener, spares, orphan_timeout)
     log.info("launcher_ready", pid=os.getpid(), user=launcher.user, uid=os.getuid())
     launcher.run()
     log.info("launcher_ended")
     return 0
+
+
+def warm_up() -> None:
+    """Import, make and warm up whatever an executor needs, once for all of them."""
+    describe_agents()
+    # Not in a loop of libuv: that leaves a pipe behind, by number. A forked process closes it with
+    # all the others, and its first child process would then be its end.
+    asyncio.run(rehearse(_REHEARSALS))
+    gc.collect()
+    gc.freeze()
 
 
 def _be_at_home() -> None:

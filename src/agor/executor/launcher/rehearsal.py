@@ -10,8 +10,8 @@ import asyncio
 import os
 import socket
 
-from agor.executor.main import serve_inherited
-from agor.executor.server import Options
+from agor.executor.main import serve_listener
+from agor.executor.server import Executor, Options
 from agor.protocol.methods import (
     INITIALIZE,
     PING,
@@ -44,7 +44,7 @@ async def _play() -> None:
         listener.bind("")
         listener.listen()
         address = os.fsdecode(listener.getsockname())
-        serving = asyncio.create_task(serve_inherited(os.dup(listener.fileno()), Options()))
+        serving = asyncio.create_task(serve_listener(listener.dup(), Executor(Options())))
         peer = await unix.connect(address, Routes())
         greeting = InitializeParams(protocol_version=PROTOCOL_VERSION, daemon_id="rehearsal")
         await peer.call(INITIALIZE, greeting)
