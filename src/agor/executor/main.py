@@ -28,6 +28,8 @@ from agor.rpc.stdio import StdioConnection, take_standard_streams
 log = structlog.get_logger("agor.executor")
 
 _LARGEST = 2**53
+#: Seconds in which the first answer should be out.
+_FIRST_ANSWER = 0.005
 #: Seconds for requests that are about to be answered when the executor ends.
 _LAST_ANSWERS = 0.5
 
@@ -74,11 +76,17 @@ async def _run(arguments: argparse.Namespace, options: Options) -> int:
 
 
 async def serve_listener(sock: socket.socket, executor: Executor, name: str | None = None) -> int:
-    """Serve a listening socket until told to end; with a name, it is told that we do."""
-    _stop_on_signals(executor)
-    executor.begin()
+    """Serve a listening socket until told to end; with a name, it is told that we do.
+
+    Without one it is a launcher's, and somebody waits for its first answer: the rest comes after.
+    Until then a signal is what it was before there was an event loop, the end.
+    """
     listener = Listener(sock, executor.make_peer)
-    if name is not None:
+    executor.begin()
+    if name is None:
+        asyncio.get_running_loop().call_later(_FIRST_ANSWER, _stop_on_signals, executor)
+    else:
+        _stop_on_signals(executor)
         log.info("listening", socket=name, user=unix_user(), uid=os.getuid())
     await executor.wait_ended()
     # Who asked for the end is told that it came.

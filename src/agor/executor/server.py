@@ -76,14 +76,31 @@ class Executor:
         self._asking: list[Peer] = []
         self._orphan: asyncio.TimerHandle | asyncio.Task[None] | None = None
 
+        #: Made ahead for the first who connects: see `prepare`.
+        self._at_hand: Peer | None = None
+
+    def prepare(self) -> None:
+        """Make what the first connection will need; as the executor itself, without a loop."""
+        self._at_hand = self._new_peer()
+
     def begin(self) -> None:
-        """Begin to wait for a daemon; before, it can be made without an event loop."""
-        self._await_daemon()
+        """Begin to wait for a daemon, if none is there yet."""
+        if not self._connections:
+            self._await_daemon()
 
     # ── connections ──────────────────────────────────────────────────────────────────────────
 
     def make_peer(self) -> Peer:
         """Make the peer of a new connection."""
+        peer, self._at_hand = self._at_hand or self._new_peer(), None
+        self._connections.add(peer)
+        peer.when_closed(functools.partial(self._forget, peer))
+        if self._orphan is not None:
+            self._orphan.cancel()
+            self._orphan = None
+        return peer
+
+    def _new_peer(self) -> Peer:
         routes = Routes()
         peer = Peer(routes, self._limits)
         routes.on(PING, _ping)
@@ -92,11 +109,6 @@ class Executor:
         routes.on(STOP_TASK, self._prompts.stop)
         routes.on_notice(ACK_MESSAGES, self._delivery.acknowledge)
         routes.on(SHUTDOWN, lambda params: self.shut_down(params.reason, params.timeout_ms / 1000))
-        self._connections.add(peer)
-        peer.when_closed(lambda ending: self._forget(peer, ending))
-        if self._orphan is not None:
-            self._orphan.cancel()
-            self._orphan = None
         return peer
 
     def _forget(self, peer: Peer, ending: Disconnected) -> None:

@@ -25,6 +25,8 @@ log = structlog.get_logger("agor.rpc")
 #: Why a connection may not be had now: it is gone again, or we have no descriptor or memory left.
 _PASSING = {errno.ECONNABORTED, errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 _PASSING_WAIT = 0.1
+#: Seconds in which one who had connected before us should be answered.
+_FIRST_WAIT = 0.005
 
 
 class Listener:
@@ -42,9 +44,11 @@ class Listener:
         self._peers: set[Peer] = set()
         self._connecting: set[asyncio.Task[None]] = set()
         self._pause: asyncio.TimerHandle | None = None
-        self._resume()
-        # Whoever asked for us may have connected already.
-        self._accept()
+        # Whoever asked for us may have connected already: it is served before anybody else.
+        if self._accept():
+            self._pause = self._loop.call_later(_FIRST_WAIT, self._resume)
+        else:
+            self._resume()
 
     @property
     def connections(self) -> int:
@@ -76,10 +80,15 @@ class Listener:
 
     def _on_readable(self) -> None:
         """Take one connection; the loop calls again while there are more."""
-        if not self._accept() and _is_shut_down(self._sock):
+        try:
+            if self._accept() or not _is_shut_down(self._sock):
+                return
             # Who made it did that to it. It would be readable, and empty, for ever.
-            self._stop_accepting()
-            log.error("accepts_no_more", why="the socket was shut down")
+            why = "the socket was shut down"
+        except OSError as error:
+            why = str(error.strerror)
+        self._stop_accepting()
+        log.error("accepts_no_more", why=why)
 
     def _accept(self) -> bool:
         """Take one connection, if one is there."""
@@ -88,12 +97,11 @@ class Listener:
         except BlockingIOError:
             return False
         except OSError as error:
+            if error.errno not in _PASSING:
+                raise
+            log.warning("cannot_accept", why=error.strerror)
             self._stop_accepting()
-            if error.errno in _PASSING:
-                log.warning("cannot_accept", why=error.strerror)
-                self._pause = self._loop.call_later(_PASSING_WAIT, self._resume)
-            else:
-                log.error("accepts_no_more", why=error.strerror)
+            self._pause = self._loop.call_later(_PASSING_WAIT, self._resume)
             return True
         if not self._refused(connection):
             self._serve(connection)

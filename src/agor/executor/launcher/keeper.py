@@ -20,8 +20,10 @@ from typing import NoReturn
 
 import msgspec
 
-from agor.executor.launcher.child import Plan, run_plan, run_spare
+from agor.executor.launcher.child import run_plan, run_spare
 from agor.executor.launcher.descriptors import keep_only
+from agor.executor.launcher.plan import Plan
+from agor.executor.launcher.rehearsal import rehearse_plan
 from agor.linux import become_subreaper, children, kill_family
 from agor.protocol.launching import MAX_PACKET, ExitReport
 
@@ -73,6 +75,7 @@ class _Keeper:
         self._wake.setblocking(False)
         self._wake_writer.setblocking(False)
         become_subreaper()
+        rehearse_plan()
 
     def keep(self) -> NoReturn:
         """Look after an executor, and end with it."""
@@ -94,6 +97,7 @@ class _Keeper:
     def _keep_at_work(self, packet: bytes, fds: list[int]) -> None:
         listener, self._log, self._report, *groups = fds
         plan = Plan(packet, listener, groups)
+        plan.put_mark()
         self._executor = os.fork()
         if self._executor == 0:
             run_plan(plan, self._errors_writer)

@@ -24,7 +24,7 @@ from agor.agents.registry import describe_agents
 from agor.errors import AgorError
 from agor.executor.launcher.control import Connection, Handlers, answer
 from agor.executor.launcher.offspring import Offspring
-from agor.executor.launcher.rehearsal import rehearse
+from agor.executor.launcher.rehearsal import TASK, rehearse
 from agor.linux import become_subreaper, process_of
 from agor.protocol.launching import (
     COUNT_FAMILY,
@@ -33,6 +33,7 @@ from agor.protocol.launching import (
     RETIRE,
     SIGNAL_FAMILY,
     SPAWN,
+    SPAWN_DESCRIPTORS,
     Counted,
     Family,
     FindParams,
@@ -145,6 +146,7 @@ class Launcher:
                 # Not while there is something else to do: whoever was just started needs the time.
                 try:
                     self._offspring.fill_up()
+                    self._rehearse()
                 except (OSError, AgorError) as error:
                     log.warning("no_spare", why=str(error))
                     self._no_spares_before = time.monotonic() + _SPARE_PAUSE
@@ -161,6 +163,17 @@ class Launcher:
                     self._connections.pop(fd).close()
                     self._alone_since = time.monotonic()
         self._offspring.dismiss_spares()
+
+    def _rehearse(self) -> None:
+        """Play what comes next, a start: with a spare, and with a keeper only."""
+        for ahead in (False, True):
+            near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            with far, self._offspring.pretending(ahead=ahead):
+                fds = [far.fileno()] * SPAWN_DESCRIPTORS
+                socket.send_fds(far, [b"%b%b}" % (SPAWN.opening(0), TASK)], fds)
+                connection = Connection(near)
+                self._serve(connection)
+                connection.close()
 
     def _done(self) -> bool:
         if self._offspring.families:

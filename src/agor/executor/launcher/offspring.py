@@ -10,6 +10,7 @@ import errno
 import os
 import signal
 import socket
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import msgspec
@@ -137,6 +138,29 @@ class Offspring:
             return self._spares.pop(0)
         ready, self._ready = self._ready, None
         return ready or _fork()
+
+    @contextlib.contextmanager
+    def pretending(self, *, ahead: bool) -> Iterator[None]:
+        """Have tasks given to nobody: what is started meanwhile is forgotten in the end.
+
+        After a fork all that is touched has to be copied. A start that is only played has that
+        behind it when somebody waits.
+        """
+        known = self._spares, self._ready, self.families
+        ourselves = process_of(os.getpid())
+        assert ourselves is not None
+        line, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with line, far:
+            far.sendall(b"%d" % ourselves.pid)
+            stand_in = _Keeper(ourselves, line)
+            if ahead:
+                stand_in.executor, stand_in.executor_line = ourselves, line.dup()
+            self._spares, self._ready, self.families = [stand_in], None, {}
+            try:
+                yield
+            finally:
+                stand_in.close()
+                self._spares, self._ready, self.families = known
 
     # ── ends ─────────────────────────────────────────────────────────────────────────────────
 
