@@ -13,7 +13,7 @@ import os
 import pwd
 import time
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import structlog
 
@@ -82,6 +82,13 @@ class Executor:
     def prepare(self) -> None:
         """Make what the first connection will need; as the executor itself, without a loop."""
         self._at_hand = self._new_peer()
+
+    def take_on(self, options: Options) -> bool:
+        """Change the options of one that has done nothing yet. False if it was made for others."""
+        made_for = replace(self._options, orphan_timeout=options.orphan_timeout)
+        if made_for == options:
+            self._options = options
+        return made_for == options
 
     def begin(self) -> None:
         """Begin to wait for a daemon, if none is there yet."""

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 import uvloop
 
 from agor.executor.launcher.descriptors import keep_only
-from agor.executor.launcher.plan import Plan
+from agor.executor.launcher.plan import Plan, make_executor
 from agor.executor.launcher.rehearsal import rehearse
 from agor.protocol.launching import MAX_PACKET
 
@@ -64,6 +64,7 @@ async def _cancel_the_rest() -> None:
 
 async def _wait_for_task(line: int) -> int:
     await rehearse(1)
+    ahead = make_executor()
     loop = asyncio.get_running_loop()
     told = loop.create_future()
     loop.add_reader(line, told.set_result, None)
@@ -74,6 +75,6 @@ async def _wait_for_task(line: int) -> int:
     if not packet:
         return 0  # A spare that was not needed.
     listener, *groups = fds
-    plan = Plan(packet, listener, groups)
+    plan = Plan(packet, listener, groups, ahead)
     plan.put_mark()
     return await plan.carry_out()

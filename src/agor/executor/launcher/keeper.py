@@ -22,7 +22,7 @@ import msgspec
 
 from agor.executor.launcher.child import run_plan, run_spare
 from agor.executor.launcher.descriptors import keep_only
-from agor.executor.launcher.plan import Plan
+from agor.executor.launcher.plan import Plan, make_executor
 from agor.executor.launcher.rehearsal import rehearse_plan
 from agor.linux import become_subreaper, children, kill_family
 from agor.protocol.launching import MAX_PACKET, ExitReport
@@ -76,6 +76,7 @@ class _Keeper:
         self._wake_writer.setblocking(False)
         become_subreaper()
         rehearse_plan()
+        self._ahead = make_executor()
 
     def keep(self) -> NoReturn:
         """Look after an executor, and end with it."""
@@ -96,7 +97,7 @@ class _Keeper:
 
     def _keep_at_work(self, packet: bytes, fds: list[int]) -> None:
         listener, self._log, self._report, *groups = fds
-        plan = Plan(packet, listener, groups)
+        plan = Plan(packet, listener, groups, self._ahead)
         plan.put_mark()
         self._executor = os.fork()
         if self._executor == 0:

@@ -19,21 +19,27 @@ from agor.rpc.unix import take_over
 _read_task = msgspec.json.Decoder(SpawnParams).decode
 
 
+def make_executor(options: Options | None = None) -> Executor:
+    """Make an executor, as one will be wanted most likely."""
+    executor = Executor(options or Options())
+    executor.prepare()
+    return executor
+
+
 class Plan:
     """An executor to be: it has its socket, and needs an event loop."""
 
-    def __init__(self, packet: bytes, listener: int, groups: list[int]) -> None:
+    def __init__(self, packet: bytes, listener: int, groups: list[int], ahead: Executor) -> None:
+        """Take a task; `ahead` is used for it, if it was made as the task wants it."""
         self._task = task = _read_task(packet)
         self._groups = groups
         self._listener = take_over(listener)
-        self._executor = Executor(
-            Options(
-                max_line=task.max_line,
-                outbox_bytes=task.outbox_bytes,
-                orphan_timeout=task.orphan_timeout_ms / 1000,
-            )
+        options = Options(
+            max_line=task.max_line,
+            outbox_bytes=task.outbox_bytes,
+            orphan_timeout=task.orphan_timeout_ms / 1000,
         )
-        self._executor.prepare()
+        self._executor = ahead if ahead.take_on(options) else make_executor(options)
 
     @property
     def descriptors(self) -> set[int]:

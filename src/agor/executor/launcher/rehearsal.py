@@ -12,7 +12,7 @@ import socket
 
 import msgspec
 
-from agor.executor.launcher.plan import Plan
+from agor.executor.launcher.plan import Plan, make_executor
 from agor.protocol.launching import SpawnParams
 from agor.protocol.methods import (
     INITIALIZE,
@@ -28,7 +28,7 @@ from agor.rpc import Routes, unix
 #: The task of a rehearsal; nobody is ever called like that.
 NAME = "rehearsal"
 TASK = msgspec.json.encode(
-    SpawnParams(executor_id=NAME, orphan_timeout_ms=60_000, max_line=1 << 20, outbox_bytes=1 << 20)
+    SpawnParams(executor_id=NAME, orphan_timeout_ms=60_000, max_line=1 << 24, outbox_bytes=1 << 24)
 )
 
 
@@ -49,13 +49,13 @@ async def rehearse(times: int) -> None:
 def rehearse_plan() -> None:
     """Play as far as there is a plan, which is then dropped."""
     with _listener() as listener:
-        Plan(TASK, os.dup(listener.fileno()), []).close()
+        Plan(TASK, os.dup(listener.fileno()), [], make_executor()).close()
 
 
 async def _play() -> None:
     with _listener() as listener:
         address = os.fsdecode(listener.getsockname())
-        plan = Plan(TASK, os.dup(listener.fileno()), [])
+        plan = Plan(TASK, os.dup(listener.fileno()), [], make_executor())
         serving = asyncio.create_task(plan.carry_out())
         peer = await unix.connect(address, Routes())
         greeting = InitializeParams(protocol_version=PROTOCOL_VERSION, daemon_id="rehearsal")
