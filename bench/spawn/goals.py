@@ -72,6 +72,7 @@ def table(samples: Samples, skipped: Mapping[str, str], crowd: int) -> str:
     ]
     notes = [
         f"_sdk: {SDK}; memory is of an idle executor after a full collection",
+        "fork: a keeper waits, as always; its executor is forked when it is asked for",
         f'from "all ready" on: {crowd} executors at once, all their processes, 50 events/s each',
     ]
     return "\n".join(["  ".join(row).rstrip() for row in rows] + notes)

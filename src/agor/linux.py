@@ -21,6 +21,8 @@ _libc = ctypes.CDLL(None, use_errno=True)
 _PROC = Path("/proc")
 #: Rounds in which processes that go on forking are looked for before what was found is killed.
 _ROUNDS = 50
+#: More bytes than the line of a process has: 52 numbers and a name.
+_LONGEST_STAT = 4096
 
 
 def process_of(pid: int) -> Process | None:
@@ -128,8 +130,12 @@ def _everybody() -> Iterator[tuple[Process, int]]:
 def _read(pid: int) -> tuple[bool, int, int] | None:
     """Read whether a process runs, its parent and its start."""
     try:
-        with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123 - the hot spot of a scan
-            text = file.read()
+        # Three calls of the system: this is the hot spot of a scan.
+        fd = os.open(f"/proc/{pid}/stat", os.O_RDONLY)
+        try:
+            text = os.read(fd, _LONGEST_STAT)
+        finally:
+            os.close(fd)
     except OSError:
         return None
     # The name is in brackets and may hold anything, brackets and blanks too.

@@ -94,7 +94,7 @@ class UnixPath(Way):
         else:
             here = peer = await unix.connect(path, connecting, limits)
             stack.push_async_callback(peer.close)
-        await until(lambda: made)
+        await until(lambda: made and made[0].connected)
         return made[0], here
 
 

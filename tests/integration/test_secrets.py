@@ -11,10 +11,12 @@ from tests.integration.wire import request, wire
 
 KEY = "sk-canary-7f3a9d1e5b-LAST"
 TOKEN = "token-canary-c0ffee42"
+#: A program that shows its own environment and its parent's, says so, and stays.
+READ = "env; cat /proc/$PPID/environ /proc/$PPID/cmdline; echo [read]; exec sleep 1000"
 SCRIPT: Script = [
     {"key": "ANTHROPIC_API_KEY"},
     {"tool": {"name": "X", "ask": True}},
-    {"run": ["sh", "-c", "echo up; env; cat /proc/$PPID/environ /proc/$PPID/cmdline; sleep 1000"]},
+    {"run": ["sh", "-c", READ]},
 ]
 
 
@@ -69,7 +71,8 @@ async def test_the_programs_a_task_runs_see_no_key_and_no_token(start):
     async with daemon(executor.path) as side:
         side.keys["ANTHROPIC_API_KEY"] = KEY
         run = side.start(script, "task", session_token=TOKEN)
-        await side.until(lambda: "agor.executor.main" in side.text("task"))
+        await side.until(lambda: "[read]" in side.text("task"))
+        assert "agor.executor.main" in side.text("task")
         children = executor.offspring()
         assert children
         for pid in {executor.pid, *children}:

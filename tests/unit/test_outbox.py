@@ -48,6 +48,21 @@ class OutboxMachine(RuleBasedStateMachine):
         self.outbox.add(log, new)
         self.lines[task_id].append(new)
 
+    @precondition(lambda self: not self.outbox.unsent)
+    @rule(task_id=tasks)
+    def report_and_send(self, task_id: str) -> None:
+        log = self.logs.get(task_id)
+        if log is None or log.closed:
+            return
+        new = line(task_id, log.last_sequence + 1)
+        self.outbox.add_sent(log, new)
+        self.lines[task_id].append(new)
+        self.given[task_id] += 1
+
+    @invariant()
+    def the_unsent_are_counted(self) -> None:
+        assert self.outbox.unsent == sum(len(log.unsent) for log in self.outbox.logs.values())
+
     @rule()
     def send(self) -> None:
         sent = self.outbox.next_unsent()

@@ -76,17 +76,25 @@ class Block:
 
     def __init__(self, turn: Turn, block_id: str) -> None:
         self._turn = turn
+        self._stream = turn.params.stream
+        self._max_delta = turn.max_delta
         self.block_id = block_id
         self._deltas = 0
         self._length = 0
         self._kept: list[str] = []
         self._kept_size = 0
 
-    async def add(self, text: str) -> None:
+    def add(self, text: str) -> Awaitable[None]:
         """Tell the next piece of the text; without streaming it is kept, within bounds."""
-        if self._turn.params.stream:
-            await self._tell(text)
-            return
+        if self._stream and 0 < len(text) <= self._max_delta:
+            # Nearly every event there is comes along here: no step more than it needs.
+            delta = BlockDelta(self.block_id, self._deltas, text)
+            self._deltas += 1
+            self._length += len(text)
+            return self._turn.tell(delta)
+        return self._tell(text) if self._stream else self._keep(text)
+
+    async def _keep(self, text: str) -> None:
         self._kept.append(text)
         self._kept_size += len(text)
         if self._kept_size > _MAX_KEPT:
@@ -112,7 +120,7 @@ class Block:
         await self._tell(text)
 
     async def _tell(self, text: str) -> None:
-        size = self._turn.max_delta
+        size = self._max_delta
         for start in range(0, len(text), size):
             piece = text[start : start + size]
             await self._turn.tell(BlockDelta(self.block_id, self._deltas, piece))

@@ -17,7 +17,7 @@ from agor.agents.base import MAX_DELTA
 from agor.errors import Cancelled, Disconnected, Overloaded
 from agor.executor.outbox import Outbox, TaskLog
 from agor.protocol.events import EVENT_TYPES, Event, Log, TaskResult
-from agor.protocol.methods import REPORT_MESSAGE, AckMessagesParams, ReportMessageParams
+from agor.protocol.methods import REPORT_MESSAGE, AckMessagesParams
 from agor.protocol.validation import Method
 from agor.rpc import Peer
 
@@ -30,6 +30,10 @@ log = structlog.get_logger("agor.executor")
 _BURST = 64
 #: Bytes of an event's line beyond its text, with room to spare.
 _ENVELOPE = 4096
+#: The line of an event: what all of a task have in common, and the rest of `ReportMessageParams`.
+_LINE = b'%b%d,"timestamp":%d,"event_type":%b,"event_data":%b}}\n'
+_encode = msgspec.json.Encoder().encode
+_TYPES = {form: _encode(name) for form, name in EVENT_TYPES.items()}
 #: Characters of an error that is left of one too long to tell.
 _SHORT = 500
 
@@ -93,36 +97,51 @@ class Delivery:
 
     # ── events ───────────────────────────────────────────────────────────────────────────────
 
-    async def report(self, task: TaskLog, token: str, event: Event) -> None:
+    def open(self, task_id: str, token: str) -> TaskLog:
+        """Begin the events of a task. What they have in common is spelled once."""
+        return self.outbox.open(task_id, _opening(task_id, token))
+
+    async def report(self, task: TaskLog, event: Event) -> None:
         """Tell the daemon of an event; waits while too many are unacknowledged."""
-        while not self.outbox.has_room:
-            if self._abandoned is not None:
-                raise self._abandoned.again()
-            self._room.clear()
-            await self._room.wait()
-        self.report_now(task, token, event)
+        if not self.outbox.has_room:
+            await self._wait_for_room()
+        self.report_now(task, event)
         self._burst += 1
         if self._burst >= _BURST:
             self._burst = 0
             await asyncio.sleep(0)
 
-    def report_now(self, task: TaskLog, token: str, event: Event) -> None:
+    async def _wait_for_room(self) -> None:
+        while not self.outbox.has_room:
+            if self._abandoned is not None:
+                raise self._abandoned.again()
+            self._room.clear()
+            await self._room.wait()
+
+    def report_now(self, task: TaskLog, event: Event) -> None:
         """Tell without waiting for room: only for the few events that end a task."""
-        params = ReportMessageParams(
-            session_token=token,
-            task_id=task.task_id,
-            sequence=task.last_sequence + 1,
-            timestamp=time.time_ns() // 1_000_000,
-            event_type=EVENT_TYPES[type(event)],  # type: ignore[arg-type]
-            # Encoded with the rest, in one go; whoever receives it gets it raw.
-            event_data=event,  # type: ignore[arg-type]
+        line = _LINE % (
+            task.opening,
+            task.last_sequence + 1,
+            time.time_ns() // 1_000_000,
+            _TYPES[type(event)],
+            _encode(event),
         )
-        line = REPORT_MESSAGE.line(params)
         if len(line) > self._max_line:
-            self.report_now(task, token, _shortened(event, len(line)))
+            self.report_now(task, _shortened(event, len(line)))
             return
-        self.outbox.add(task, line)
-        self._push()
+        link, outbox = self._link, self.outbox
+        if link is None or link.congested or outbox.unsent or self._sender is not None:
+            outbox.add(task, line)
+            self._push()
+            return
+        # The way of nearly all: nobody waits before it, and it goes out now.
+        outbox.add_sent(task, line)
+        try:
+            link.send_line(line)
+        except (Disconnected, Overloaded):
+            # It is not acknowledged: the next connection brings it.
+            return
 
     def acknowledge(self, params: AckMessagesParams) -> None:
         """Let go of what the daemon has safe."""
@@ -213,6 +232,14 @@ class Delivery:
         event.set()
         if not was_set:
             event.clear()
+
+
+def _opening(task_id: str, token: str) -> bytes:
+    """Spell the line of a `report_message` as far as its sequence."""
+    members = (token, task_id)
+    return b'%b{"session_token":%b,"task_id":%b,"sequence":' % (
+        REPORT_MESSAGE.opening, *map(_encode, members),
+    )  # fmt: skip
 
 
 def _shortened(event: Event, size: int) -> Event:

@@ -28,6 +28,10 @@ from agor.rpc.stdio import StdioConnection, take_standard_streams
 log = structlog.get_logger("agor.executor")
 
 _LARGEST = 2**53
+#: Seconds in which the first answer should be out.
+_FIRST_ANSWER = 0.005
+#: Seconds for requests that are about to be answered when the executor ends.
+_LAST_ANSWERS = 0.5
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -63,25 +67,30 @@ async def _run(arguments: argparse.Namespace, options: Options) -> int:
     if arguments.socket is not None:
         bound = unix.bind(arguments.socket)
         try:
-            return await _serve_socket(bound.listener, str(bound.path), options)
+            return await serve_listener(bound.listener, Executor(options), str(bound.path))
         finally:
             bound.remove()
-    return await serve_inherited(arguments.listen_fd, options)
+    inherited = unix.inherit(arguments.listen_fd)
+    name = inherited.getsockname() or "(unnamed)"
+    return await serve_listener(inherited, Executor(options), name)
 
 
-async def serve_inherited(fd: int, options: Options) -> int:
-    """Serve a listening socket that was handed down, until told to end."""
-    inherited = unix.inherit(fd)
-    return await _serve_socket(inherited, inherited.getsockname() or "(unnamed)", options)
+async def serve_listener(sock: socket.socket, executor: Executor, name: str | None = None) -> int:
+    """Serve a listening socket until told to end; with a name, it is told that we do.
 
-
-async def _serve_socket(sock: socket.socket, name: str, options: Options) -> int:
-    executor = Executor(options)
-    _stop_on_signals(executor)
+    Without one it is a launcher's, and somebody waits for its first answer: the rest comes after.
+    Until then a signal is what it was before there was an event loop, the end.
+    """
     listener = Listener(sock, executor.make_peer)
-    log.info("listening", socket=name, user=unix_user(), uid=os.getuid())
+    executor.begin()
+    if name is None:
+        asyncio.get_running_loop().call_later(_FIRST_ANSWER, _stop_on_signals, executor)
+    else:
+        _stop_on_signals(executor)
+        log.info("listening", socket=name, user=unix_user(), uid=os.getuid())
     await executor.wait_ended()
-    await listener.close()
+    # Who asked for the end is told that it came.
+    await listener.close(grace=_LAST_ANSWERS)
     log.info("executor_ended")
     return 0
 
@@ -90,6 +99,7 @@ async def _serve_stdio(options: Options) -> int:
     reading, writing = take_standard_streams()
     executor = Executor(options)
     _stop_on_signals(executor)
+    executor.begin()
     connection = await StdioConnection.open(reading, writing, executor.make_peer)
     log.info("listening", socket="(standard input and output)", user=unix_user(), uid=os.getuid())
     ended = asyncio.create_task(executor.wait_ended())

@@ -15,8 +15,10 @@ from collections import deque
 class TaskLog:
     """The events of one task, as encoded lines."""
 
-    def __init__(self, task_id: str) -> None:
+    def __init__(self, task_id: str, opening: bytes = b"") -> None:
         self.task_id = task_id
+        #: What the line of every event begins with, as far as its sequence.
+        self.opening = opening
         self.last_sequence = 0
         self.acked_sequence = 0
         self.unacked: deque[bytes] = deque()
@@ -35,6 +37,8 @@ class Outbox:
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
         self._held = 0
+        #: Events of all tasks that have yet to be sent, or sent again.
+        self.unsent = 0
         self.logs: dict[str, TaskLog] = {}
 
     @property
@@ -47,15 +51,22 @@ class Outbox:
         """Whether everything is acknowledged."""
         return self._held == 0
 
-    def open(self, task_id: str) -> TaskLog:
+    def open(self, task_id: str, opening: bytes = b"") -> TaskLog:
         """Begin the log of a task."""
-        log = self.logs[task_id] = TaskLog(task_id)
+        log = self.logs[task_id] = TaskLog(task_id, opening)
         return log
 
     def add(self, log: TaskLog, line: bytes) -> None:
         """Add the next event of a task; its sequence is `log.last_sequence + 1`."""
         log.last_sequence += 1
         log.unsent.append(line)
+        self.unsent += 1
+        self._held += len(line)
+
+    def add_sent(self, log: TaskLog, line: bytes) -> None:
+        """Add the next event of a task as one that is sent already: only with nothing unsent."""
+        log.last_sequence += 1
+        log.unacked.append(line)
         self._held += len(line)
 
     def close(self, log: TaskLog) -> None:
@@ -68,6 +79,7 @@ class Outbox:
             if log.unsent:
                 line = log.unsent.popleft()
                 log.unacked.append(line)
+                self.unsent -= 1
                 # To the end of the line, so that a busy task does not silence the others.
                 self.logs[task_id] = self.logs.pop(task_id)
                 return line
@@ -76,6 +88,7 @@ class Outbox:
     def rewind(self) -> None:
         """Begin again after what is acknowledged: the daemon that had the rest is gone."""
         for log in self.logs.values():
+            self.unsent += len(log.unacked)
             log.unsent.extendleft(reversed(log.unacked))
             log.unacked.clear()
 
@@ -86,7 +99,11 @@ class Outbox:
             return False
         while log.acked_sequence < sequence:
             # Acknowledged on one connection, rewound for the next: it may be unsent again.
-            line = (log.unacked or log.unsent).popleft()
+            if log.unacked:
+                line = log.unacked.popleft()
+            else:
+                line = log.unsent.popleft()
+                self.unsent -= 1
             self._held -= len(line)
             log.acked_sequence += 1
         if log.settled:

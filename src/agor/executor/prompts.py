@@ -11,6 +11,7 @@ import hmac
 import time
 import uuid
 from collections import OrderedDict
+from collections.abc import Awaitable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -62,7 +63,7 @@ class TaskRun:
     def __init__(self, params: ExecutePromptParams, delivery: Delivery) -> None:
         self.params = params
         self.state: TaskState = "running"
-        self.log = delivery.outbox.open(params.task_id)
+        self.log = delivery.open(params.task_id, params.session_token)
         self._delivery = delivery
         self._agent = find_agent(params.agentic_tool)()
         self._turn = Turn(
@@ -169,11 +170,11 @@ class TaskRun:
 
     # ── what the agent may do ────────────────────────────────────────────────────────────────
 
-    async def _tell(self, event: Event) -> None:
-        await self._delivery.report(self.log, self.params.session_token, event)
+    def _tell(self, event: Event) -> Awaitable[None]:
+        return self._delivery.report(self.log, event)
 
     def _tell_now(self, event: Event) -> None:
-        self._delivery.report_now(self.log, self.params.session_token, event)
+        self._delivery.report_now(self.log, event)
 
     async def _ask(
         self, tool_name: str, tool_input: dict[str, Any], tool_use_id: str | None

@@ -13,7 +13,7 @@ import os
 import pwd
 import time
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import structlog
 
@@ -68,19 +68,46 @@ class Executor:
         self._limits = Limits(max_line=options.max_line)
         self._delivery = Delivery(options.outbox_bytes, options.max_line, options.one_connection)
         self._prompts = Prompts(self._delivery)
-        self._connections: dict[Peer, asyncio.Task[None]] = {}
+        self._connections: set[Peer] = set()
         self._ended = asyncio.Event()
         self._interrupted = False
         self._shutdown: asyncio.Task[ShutdownResult] | None = None
         #: Connections that wait for the result of a prompt, the latest last.
         self._asking: list[Peer] = []
-        self._orphan: asyncio.Task[None] | None = None
-        self._await_daemon()
+        self._orphan: asyncio.TimerHandle | asyncio.Task[None] | None = None
+
+        #: Made ahead for the first who connects: see `prepare`.
+        self._at_hand: Peer | None = None
+
+    def prepare(self) -> None:
+        """Make what the first connection will need; as the executor itself, without a loop."""
+        self._at_hand = self._new_peer()
+
+    def take_on(self, options: Options) -> bool:
+        """Change the options of one that has done nothing yet. False if it was made for others."""
+        made_for = replace(self._options, orphan_timeout=options.orphan_timeout)
+        if made_for == options:
+            self._options = options
+        return made_for == options
+
+    def begin(self) -> None:
+        """Begin to wait for a daemon, if none is there yet."""
+        if not self._connections:
+            self._await_daemon()
 
     # ── connections ──────────────────────────────────────────────────────────────────────────
 
     def make_peer(self) -> Peer:
         """Make the peer of a new connection."""
+        peer, self._at_hand = self._at_hand or self._new_peer(), None
+        self._connections.add(peer)
+        peer.when_closed(functools.partial(self._forget, peer))
+        if self._orphan is not None:
+            self._orphan.cancel()
+            self._orphan = None
+        return peer
+
+    def _new_peer(self) -> Peer:
         routes = Routes()
         peer = Peer(routes, self._limits)
         routes.on(PING, _ping)
@@ -89,15 +116,10 @@ class Executor:
         routes.on(STOP_TASK, self._prompts.stop)
         routes.on_notice(ACK_MESSAGES, self._delivery.acknowledge)
         routes.on(SHUTDOWN, lambda params: self.shut_down(params.reason, params.timeout_ms / 1000))
-        self._connections[peer] = asyncio.create_task(self._watch(peer))
-        if self._orphan is not None:
-            self._orphan.cancel()
-            self._orphan = None
         return peer
 
-    async def _watch(self, peer: Peer) -> None:
-        ending = await peer.wait_closed()
-        del self._connections[peer]
+    def _forget(self, peer: Peer, ending: Disconnected) -> None:
+        self._connections.discard(peer)
         if self._delivery.detach(peer):
             log.info("daemon_gone", code=ending.code, why=ending.message)
             # Who still waits for a result gets the events before it.
@@ -107,10 +129,13 @@ class Executor:
             self._await_daemon()
 
     def _await_daemon(self) -> None:
-        self._orphan = asyncio.create_task(self._end_if_orphaned())
+        loop = asyncio.get_running_loop()
+        self._orphan = loop.call_later(self._options.orphan_timeout, self._be_orphaned)
 
-    async def _end_if_orphaned(self) -> None:
-        await asyncio.sleep(self._options.orphan_timeout)
+    def _be_orphaned(self) -> None:
+        self._orphan = asyncio.create_task(self._end_as_orphan())
+
+    async def _end_as_orphan(self) -> None:
         waited = f"no daemon has been connected for {self._options.orphan_timeout:g} s"
         log.warning("orphaned", why=waited, tasks=len(self._prompts.running))
         # Those that need the daemon fail now; those that do not may finish.
@@ -171,8 +196,13 @@ class Executor:
                 hint="Install the same version of agor for the daemon and the executor.",
             )
         tasks = self._prompts.unsettled()
-        log.info("daemon_connected", daemon_id=params.daemon_id, tasks=len(tasks))
         self._delivery.attach(peer)
+        # After the answer, which somebody waits for.
+        asyncio.get_running_loop().call_soon(
+            functools.partial(
+                log.info, "daemon_connected", daemon_id=params.daemon_id, tasks=len(tasks)
+            )
+        )
         return InitializeResult(
             protocol_version=PROTOCOL_VERSION,
             executor_id=self.executor_id,

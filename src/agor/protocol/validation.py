@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
 import msgspec
 from msgspec import Raw, Struct, inspect
@@ -133,10 +133,28 @@ class ParamsReader(Generic[P]):
         return b"{" + b",".join(members) + b"}"
 
 
+_readers: dict[object, ParamsReader[Any]] = {}
+
+
+def reader_of(form: type[P]) -> ParamsReader[P]:
+    """Give the reader of a form, made once: to make one takes longer than many reads."""
+    reader = _readers.get(form)
+    if reader is None:
+        reader = _readers[form] = ParamsReader(form)
+    return reader
+
+
+_raw_holders: dict[object, bool] = {}
+
+
 def may_hold_raw(form: object) -> bool:
     """Tell whether values of a form can hold JSON that is written as it is, or anything at all."""
-    kinds = (inspect.RawType, inspect.AnyType, inspect.CustomType)
-    return any(isinstance(each, kinds) for each in _parts(inspect.type_info(form), set()))
+    known = _raw_holders.get(form)
+    if known is None:
+        kinds = (inspect.RawType, inspect.AnyType, inspect.CustomType)
+        parts = _parts(inspect.type_info(form), set())
+        known = _raw_holders[form] = any(isinstance(each, kinds) for each in parts)
+    return known
 
 
 def _parts(info: inspect.Type, seen: set[type]) -> Iterator[inspect.Type]:

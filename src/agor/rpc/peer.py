@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 import msgspec
@@ -48,7 +49,7 @@ class Peer(asyncio.Protocol):
     """A JSON-RPC 2.0 peer. `routes` is what it serves; `call` and `notify` are how it asks."""
 
     def __init__(self, routes: Routes, limits: Limits | None = None) -> None:
-        self._loop = asyncio.get_running_loop()
+        # Nothing here needs an event loop: a peer can be made ahead, and connected in one.
         self._limits = limits or Limits()
         self._max_line = self._limits.max_line
         self._routes = routes
@@ -66,7 +67,8 @@ class Peer(asyncio.Protocol):
         self._ending: Disconnected | None = None
         self._hangup: HangupWatch | None = None
         self._close_timer: asyncio.TimerHandle | None = None
-        self._closed: asyncio.Future[Disconnected] = self._loop.create_future()
+        self._closed = asyncio.Event()
+        self._on_closed: list[Callable[[Disconnected], object]] = []
 
     # ── asking ───────────────────────────────────────────────────────────────────────────────
 
@@ -107,7 +109,8 @@ class Peer(asyncio.Protocol):
 
     def send_line(self, line: bytes) -> None:
         """Write a line that was encoded before."""
-        self._settle()
+        if self._answers:
+            self._settle()
         self._writer.send_line(line)
 
     async def drain(self) -> None:
@@ -128,13 +131,21 @@ class Peer(asyncio.Protocol):
 
     async def wait_closed(self) -> Disconnected:
         """Wait for the end and tell what it was; `BrokenFrame` and `PeerStalled` are not clean."""
-        return await asyncio.shield(self._closed)
+        await self._closed.wait()
+        assert self._ending is not None
+        return self._ending
+
+    def when_closed(self, callback: Callable[[Disconnected], object]) -> None:
+        """Have this called with the end, soon after it came."""
+        self._on_closed.append(callback)
+        if self._closed.is_set():
+            self._conclude()
 
     async def close(self) -> None:
         """Cancel what is under way, write what is owed, and close; bounded in time."""
         if self._transport is None and self._ending is None:
             self._ending = Disconnected("never connected")
-            self._closed.set_result(self._ending)
+            self._conclude()
             return
         self._ending = self._ending or Disconnected("the connection was closed on this side")
         self._pending.fail_all(self._ending)
@@ -145,8 +156,15 @@ class Peer(asyncio.Protocol):
         self._writer.flush()
         if self._transport is not None:
             self._transport.close()
-            self._close_timer = self._loop.call_later(self._limits.close_timeout, self.abort)
+            loop = asyncio.get_running_loop()
+            self._close_timer = loop.call_later(self._limits.close_timeout, self.abort)
         await self.wait_closed()
+
+    async def finish(self, grace: float) -> None:
+        """Close, but let what is under way end by itself first, for so long."""
+        if grace and (tasks := self._serving.tasks):
+            await asyncio.wait(tasks, timeout=grace)
+        await self.close()
 
     def abort(self) -> None:
         """Drop the connection now, with what is unsent."""
@@ -191,7 +209,7 @@ class Peer(asyncio.Protocol):
         self._writer.detach(self._ending)
         self._pending.fail_all(self._ending)
         self._serving.cancel_all()
-        self._closed.set_result(self._ending)
+        self._conclude()
 
     def pause_writing(self) -> None:
         """The other end is slow."""
@@ -231,6 +249,13 @@ class Peer(asyncio.Protocol):
             self._inbound.pause()
         if self._ending is not None:
             self._finish_if_done()
+
+    def _conclude(self) -> None:
+        assert self._ending is not None
+        self._closed.set()
+        callbacks, self._on_closed = self._on_closed, []
+        for callback in callbacks:
+            asyncio.get_running_loop().call_soon(callback, self._ending)
 
     def _told(self, ending: str) -> str:
         """Add the reason, if the other end gave one before it hung up."""

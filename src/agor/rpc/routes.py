@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Generic, Literal, TypeVar
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw
 
 from agor.errors import InvalidParams
-from agor.protocol.validation import Method, Notice, ParamsReader, may_hold_raw
+from agor.protocol.validation import Method, Notice, may_hold_raw, reader_of
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -50,13 +51,13 @@ class Routes(dict[str, Route]):
 
     def on(self, method: Method[P, R], handle: Callable[[P], R | Coroutine[Any, Any, R]]) -> None:
         """Serve a method."""
-        reader = ParamsReader(method.params)
+        reader = reader_of(method.params)
         self._add(method.name, (reader.decode, reader.repair, handle))
         self.raw_results = self.raw_results or may_hold_raw(method.result)
 
     def on_notice(self, notice: Notice[P], handle: Callable[[P], None]) -> None:
         """Take a notification. Handlers run in the order of arrival."""
-        reader = ParamsReader(notice.params)
+        reader = reader_of(notice.params)
         self._add(notice.name, (reader.decode, reader.repair, handle))
 
     def on_stream(
@@ -69,7 +70,7 @@ class Routes(dict[str, Route]):
 
         `refuse` is told, in its place, of one that has not the form of its params.
         """
-        reader = ParamsReader(notice.params)
+        reader = reader_of(notice.params)
 
         def repair(raw: Raw) -> P:
             try:
@@ -81,8 +82,7 @@ class Routes(dict[str, Route]):
 
         self._add(notice.name, (reader.decode, repair, lambda params: take([params])))
         mark = msgspec.json.encode(notice.name)
-        read_line = msgspec.json.Decoder(_line_of(notice)).decode
-        self.streams[notice.name] = Stream(notice.name, take, mark, read_line)
+        self.streams[notice.name] = Stream(notice.name, take, mark, _line_reader(notice))
 
     def _add(self, name: str, route: Route) -> None:
         if name in self:
@@ -90,11 +90,13 @@ class Routes(dict[str, Route]):
         self[name] = route
 
 
-def _line_of(notice: Notice[Any]) -> type[Struct]:
-    """Make the form of a whole line of a notification; with an `id` it would be none."""
+@cache
+def _line_reader(notice: Notice[Any]) -> Callable[[bytes], Any]:
+    """Make what reads a whole line of a notification; with an `id` it would be none."""
     members = [
         ("jsonrpc", Literal["2.0"]),
         ("method", Literal[notice.name]),
         ("params", notice.params),
     ]
-    return msgspec.defstruct("Line", members, gc=False, forbid_unknown_fields=True)
+    form = msgspec.defstruct("Line", members, gc=False, forbid_unknown_fields=True)
+    return msgspec.json.Decoder(form).decode

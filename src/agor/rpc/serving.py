@@ -73,6 +73,11 @@ class Serving:
         """Whether handlers are still at work."""
         return bool(self._in_flight)
 
+    @property
+    def tasks(self) -> list[asyncio.Task[Any]]:
+        """The handlers that are still at work."""
+        return list(self._in_flight.values())
+
     def spare(self, task: asyncio.Task[Any] | None) -> None:
         """Leave out this one when handlers are cancelled."""
         self._spared = task

@@ -105,21 +105,32 @@ def inherit(fd: int) -> socket.socket:
         moved = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 3)
     except (OSError, ValueError, OverflowError) as error:
         raise SocketUnusable(f"descriptor {fd} is not open: {error}") from error
-    try:
-        listener = socket.socket(fileno=moved)
-    except OSError as error:
-        os.close(moved)
-        raise SocketUnusable(f"descriptor {fd} is not a socket: {error.strerror}") from error
-    listening = listener.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
-    if listener.family != socket.AF_UNIX or not listening:
-        listener.close()
-        raise SocketUnusable(f"descriptor {fd} is not a listening Unix socket")
+    listener = _as_listener(moved, fd)
     if fd > 2:
         os.close(fd)
     else:
         empty = os.open(os.devnull, os.O_RDWR)
         os.dup2(empty, fd)
         os.close(empty)
+    return listener
+
+
+def take_over(fd: int) -> socket.socket:
+    """Take over a listening socket that came over a socket, and is in nobody's way."""
+    os.set_inheritable(fd, False)
+    return _as_listener(fd, fd)
+
+
+def _as_listener(fd: int, known_as: int) -> socket.socket:
+    try:
+        listener = socket.socket(fileno=fd)
+    except OSError as error:
+        os.close(fd)
+        raise SocketUnusable(f"descriptor {known_as} is not a socket: {error.strerror}") from error
+    listening = listener.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
+    if listener.family != socket.AF_UNIX or not listening:
+        listener.close()
+        raise SocketUnusable(f"descriptor {known_as} is not a listening Unix socket")
     return listener
 
 

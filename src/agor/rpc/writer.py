@@ -1,6 +1,7 @@
 """The writing half of a transport: order, coalescing, and what happens when nobody reads.
 
-The first message of a tick goes out at once, the rest of the tick together. When the kernel takes
+A message after a silence goes out at once. Of those that follow each other the first of a tick
+does too, and the rest of the tick goes out together. When the kernel takes
 no more the writer is congested: senders wait in `drain`, and one that does not wait is refused past
 `max_unsent`. If the other end takes no byte at all for `stall_timeout`, `on_stall` is called.
 """
@@ -8,6 +9,7 @@ no more the writer is congested: senders wait in `drain`, and one that does not 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 
 import msgspec
@@ -18,6 +20,9 @@ from agor.rpc.limits import Limits
 
 #: Bytes collected in one tick before they are handed to the transport anyway.
 _COALESCE = 128 * 1024
+#: Seconds of silence after which a message is taken for the only one of its tick: to look at the
+#: tick's end whether there were more costs as much as the message.
+_LONE = 0.001
 
 _encode_into = msgspec.json.Encoder().encode_into
 
@@ -25,8 +30,10 @@ _encode_into = msgspec.json.Encoder().encode_into
 class Writer:
     """What is still to be written on one connection."""
 
+    #: That of the transport.
+    _loop: asyncio.AbstractEventLoop
+
     def __init__(self, limits: Limits, on_stall: Callable[[], None]) -> None:
-        self._loop = asyncio.get_running_loop()
         self._limits = limits
         self._max_line = limits.max_line
         self._on_stall = on_stall
@@ -36,6 +43,8 @@ class Writer:
         self._out = bytearray()
         #: Bytes collected at which they are handed over: at once, or once in a tick with more.
         self._hand_over_at = 0
+        #: When something was last handed over at once.
+        self._last = 0.0
         #: Bytes given to the transport while congested: whether it gets rid of any is watched then.
         self._handed_over = 0
         #: Whether the other end reads more slowly than we write.
@@ -50,6 +59,7 @@ class Writer:
         # Nothing may wait in the transport that the kernel can take: with a mark of zero, each
         # write is tried at once, and we are congested exactly when the socket's buffer is full.
         transport.set_write_buffer_limits(high=0)
+        self._loop = asyncio.get_running_loop()
         self._transport = transport
         self._in_doubt = False
 
@@ -87,6 +97,11 @@ class Writer:
         """Write a line that was encoded before, now or at the end of the tick."""
         if self._in_doubt:
             self._refuse_if_impossible()
+        if self._hand_over_at == 0 and not self.congested and len(line) <= self._max_line:
+            # Nothing waits before it.
+            self._transport.write(line)  # type: ignore[union-attr]  # not in doubt: it is there
+            self._look_out_for_more()
+            return
         start = len(self._out)
         self._out += line
         if len(self._out) >= self._hand_over_at:
@@ -103,6 +118,12 @@ class Writer:
             )
         self.flush()
         if self._hand_over_at == 0:
+            self._look_out_for_more()
+
+    def _look_out_for_more(self) -> None:
+        """Collect what else comes in this tick, after something that comes out of silence."""
+        last, self._last = self._last, time.monotonic()
+        if self._last - last < _LONE:
             self._hand_over_at = min(_COALESCE, self._max_line)
             self._loop.call_soon(self._end_tick)
 

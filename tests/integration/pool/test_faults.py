@@ -218,6 +218,30 @@ async def test_a_spare_that_died_while_it_waited_is_passed_over(folder: Path):
         assert await (await soon(pool.acquire(claim("t")))).is_healthy()
 
 
+async def test_a_keeper_that_died_while_it_waited_is_passed_over(folder: Path):
+    async with pool_in(folder, spare_executors=0) as (pool, _):
+        await soon(pool.acquire(claim("s")))
+        launcher, known = await launcher_of(pool), family_of(pool, "s").keeper
+        waiting: list[Process] = []
+        async with asyncio.timeout(PATIENCE):
+            while not waiting:
+                await asyncio.sleep(0.005)
+                waiting = [keeper for keeper in children(launcher) if keeper != known]
+        os.kill(launcher, signal.SIGSTOP)
+        os.kill(waiting[0].pid, signal.SIGKILL)
+        async with asyncio.timeout(PATIENCE):
+            while is_alive(waiting[0]):
+                await asyncio.sleep(0.001)
+        coming = asyncio.create_task(pool.acquire(claim("t")))
+        # It is there when the launcher wakes up, which so learns of both at once.
+        (link,) = pool._parts.launchers._links.values()
+        async with asyncio.timeout(PATIENCE):
+            while not link._waiting:
+                await asyncio.sleep(0)
+        os.kill(launcher, signal.SIGCONT)
+        assert await (await soon(coming)).is_healthy()
+
+
 async def test_after_the_pool_is_closed_giving_back_ends_nothing(folder: Path):
     async with pool_in(folder, drain=False, idle_timeout=0.01) as (pool, _):
         await soon(pool.acquire(claim("s")))
@@ -297,7 +321,8 @@ async def test_a_launcher_that_comes_to_a_spawn_too_late_starts_nobody_who_is_no
             os.kill(launcher, signal.SIGCONT)
         known = family_of(pool, "s").keeper
         async with asyncio.timeout(PATIENCE):
-            while any(child != known for child in children(launcher)):
+            # A keeper that waits for a task has no executor.
+            while any(children(child.pid) for child in children(launcher) if child != known):
                 await asyncio.sleep(0.01)
 
 

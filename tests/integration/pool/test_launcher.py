@@ -7,6 +7,7 @@ import contextlib
 import os
 import socket
 import subprocess
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -180,3 +181,31 @@ async def test_an_executor_that_writes_without_end_fills_no_disk(folder: Path):
         assert log.stat().st_size <= LOG_BYTES
         assert await environment.is_healthy()
     assert {ending.survivors for ending in side.endings} == {0}
+
+
+#: What a launcher has behind it, then a process forked from it as executors are.
+FORKED = """
+import asyncio, os
+import uvloop
+from agor.executor.launcher import main
+from agor.executor.launcher.descriptors import keep_only
+
+async def run():
+    process = await asyncio.create_subprocess_exec("true")
+    return await process.wait()
+
+main.warm_up()
+pid = os.fork()
+if pid == 0:
+    keep_only({0, 1, 2})
+    os._exit(uvloop.new_event_loop().run_until_complete(run()))
+raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+"""
+
+
+def test_what_it_forks_can_start_processes_through_its_event_loop():
+    # What libuv keeps of a loop before the fork made this end in SIGABRT.
+    done = subprocess.run(
+        [sys.executable, "-c", FORKED], capture_output=True, timeout=PATIENCE, check=False
+    )
+    assert done.returncode == 0, done.stderr.decode()

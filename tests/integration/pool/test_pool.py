@@ -239,8 +239,8 @@ async def test_an_executor_that_gives_no_first_answer_in_time_is_given_up(folder
         known = {hello.process.pid, *tree_of(first), family_of(pool, "first").keeper.pid}
         spares: list[Process] = []
         async with asyncio.timeout(PATIENCE):
-            # The next one, with its keeper, is forked ahead and waits for its task.
-            while len(spares) < 2:
+            # The next one and its keeper are forked ahead and wait, and a keeper for the one after.
+            while len(spares) < 3:
                 await asyncio.sleep(0.005)
                 spares = [each for each in family([hello.process]) if each.pid not in known]
         for spare in spares:

@@ -7,12 +7,9 @@ import os
 
 def keep_only(wanted: set[int]) -> None:
     """Close every descriptor but these."""
-    highest = max(wanted)
-    for fd in range(highest):
-        if fd not in wanted:
-            _close(fd)
-    os.closerange(highest + 1, os.sysconf("SC_OPEN_MAX"))
-
-
-def _close(fd: int) -> None:
-    os.closerange(fd, fd + 1)  # Does not mind one that is not open.
+    first = 0
+    for fd in sorted(wanted):
+        if fd > first:
+            os.closerange(first, fd)
+        first = fd + 1
+    os.closerange(first, os.sysconf("SC_OPEN_MAX"))

@@ -16,82 +16,119 @@ import signal
 import socket
 import sys
 import time
-from typing import NamedTuple, NoReturn
+from typing import NoReturn
 
 import msgspec
 
-from agor.executor.launcher.child import run_executor
+from agor.executor.launcher.child import run_plan, run_spare
 from agor.executor.launcher.descriptors import keep_only
+from agor.executor.launcher.plan import Plan, make_executor
+from agor.executor.launcher.rehearsal import rehearse_plan
 from agor.linux import become_subreaper, children, kill_family
-from agor.protocol.launching import ExitReport
+from agor.protocol.launching import MAX_PACKET, ExitReport
 
 #: Bytes that a log may have; then its older half is dropped.
 LOG_BYTES = 256 * 1024
 _CHUNK = 64 * 1024
 #: Seconds to end what the executor left behind.
 _SWEEP = 5.0
+#: Tells a keeper to fork its executor now, which will get its task over a line of its own.
+AHEAD = b"ahead"
+#: Changed by the launcher; an executor begins with none of its handlers.
+_SIGNALS = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
-class Lines(NamedTuple):
-    """The launcher's ends of the lines to a keeper and to its executor."""
-
-    keeper: socket.socket
-    executor: socket.socket
-
-    def close(self) -> None:
-        """Hang up; who has no task yet ends then."""
-        self.keeper.close()
-        self.executor.close()
-
-
-def fork_keeper() -> tuple[int, Lines]:
-    """Fork a keeper with an executor that waits for its task; its pid, and the lines to both."""
-    keeper, to_keeper = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    executor, to_executor = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+def fork_keeper() -> tuple[int, socket.socket]:
+    """Fork a keeper that waits for its executor's task; its pid, and the line to it."""
+    line, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     pid = os.fork()
     if pid == 0:
         try:
             # Another session: a signal to the launcher's group is none of our business.
             os.setsid()
-            keep_only({0, 1, 2, to_keeper.fileno(), to_executor.fileno()})
-            _Keeper(to_keeper, to_executor).keep()
+            keep_only({0, 1, 2, far.fileno()})
+            _Keeper(far).keep()
         except BaseException:  # noqa: BLE001 - a forked child must never return into its parent's code
             sys.excepthook(*sys.exc_info())
             os._exit(1)
-    to_keeper.close()
-    to_executor.close()
-    return pid, Lines(keeper, executor)
+    far.close()
+    return pid, line
 
 
 class _Keeper:
-    def __init__(self, launcher: socket.socket, to_executor: socket.socket) -> None:
+    def __init__(self, launcher: socket.socket) -> None:
         self._launcher = launcher
         self._log = -1
         self._report = -1
         self._status: int | None = None
-        self._errors, errors = os.pipe()
+        self._executor = 0
+        # What the executor is to inherit: it has no time for this.
+        signal.set_wakeup_fd(-1)
+        for number in _SIGNALS:
+            signal.signal(number, signal.SIG_DFL)
+        empty = os.open(os.devnull, os.O_RDWR)
+        os.dup2(empty, 0)
+        os.close(empty)
+        self._errors, self._errors_writer = os.pipe()
+        os.set_blocking(self._errors, False)
+        self._wake, self._wake_writer = socket.socketpair()
+        self._wake.setblocking(False)
+        self._wake_writer.setblocking(False)
+        become_subreaper()
+        rehearse_plan()
+        self._ahead = make_executor()
+
+    def keep(self) -> NoReturn:
+        """Look after an executor, and end with it."""
+        packet, fds, _, _ = socket.recv_fds(self._launcher, MAX_PACKET, 64)
+        if not packet:
+            os._exit(0)  # The launcher is gone or wants no more of us.
+        if packet == AHEAD:
+            self._keep_spare(fds[0])
+        else:
+            self._keep_at_work(packet, fds)
+        self._launcher.close()
+        self._watch()
+        left_behind = self._sweep()
+        while self._copy_errors():
+            pass
+        self._tell_end(left_behind)
+        os._exit(0)
+
+    def _keep_at_work(self, packet: bytes, fds: list[int]) -> None:
+        listener, self._log, self._report, *groups = fds
+        plan = Plan(packet, listener, groups, self._ahead)
+        plan.put_mark()
         self._executor = os.fork()
         if self._executor == 0:
-            run_executor(to_executor, errors)
-        self._launcher.sendall(b"%d" % self._executor)
-        to_executor.close()
-        os.close(errors)
-        os.set_blocking(self._errors, False)
-        become_subreaper()
-        self._wake, wake = socket.socketpair()
-        self._wake.setblocking(False)
-        wake.setblocking(False)
-        self._wake_writer = wake
+            run_plan(plan, self._errors_writer)
+        self._tell_birth()
+        plan.close()
+
+    def _keep_spare(self, line: int) -> None:
+        self._executor = os.fork()
+        if self._executor == 0:
+            run_spare(line, self._errors_writer)
+        os.close(line)
+        self._tell_birth()
+        _, fds, _, _ = socket.recv_fds(self._launcher, 1, 2)
+        if len(fds) == 2:
+            self._log, self._report = fds
+        else:
+            # Nobody needs it any more.
+            os.kill(self._executor, signal.SIGKILL)
+
+    def _tell_birth(self) -> None:
+        # Without a launcher it is looked after all the same.
+        with contextlib.suppress(OSError):
+            self._launcher.sendall(b"%d" % self._executor)
+        os.close(self._errors_writer)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.signal(signal.SIGTERM, self._pass_on)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        signal.set_wakeup_fd(wake.fileno())
+        signal.set_wakeup_fd(self._wake_writer.fileno())
 
-    def keep(self) -> NoReturn:
-        """Look after the executor, and end with it."""
-        if not self._take_task():
-            # The launcher is gone or wants no more of us.
-            os.kill(self._executor, signal.SIGKILL)
+    def _watch(self) -> None:
         poll = select.poll()
         poll.register(self._wake.fileno(), select.POLLIN)
         poll.register(self._errors, select.POLLIN)
@@ -104,19 +141,6 @@ class _Keeper:
                         poll.unregister(self._errors)
                 else:
                     self._reap()
-        left_behind = self._sweep()
-        while self._copy_errors():
-            pass
-        self._tell_end(left_behind)
-        os._exit(0)
-
-    def _take_task(self) -> bool:
-        _, fds, _, _ = socket.recv_fds(self._launcher, 1, 2)
-        self._launcher.close()
-        if len(fds) < 2:
-            return False
-        self._log, self._report = fds
-        return True
 
     def _pass_on(self, number: int, _: object) -> None:
         with contextlib.suppress(ProcessLookupError):

@@ -6,6 +6,7 @@ no state worth saving: the keepers go on without it, and another launcher can si
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import gc
 import os
@@ -16,7 +17,6 @@ import socket
 import time
 
 import structlog
-import uvloop
 
 import agor
 from agor import logs
@@ -24,7 +24,7 @@ from agor.agents.registry import describe_agents
 from agor.errors import AgorError
 from agor.executor.launcher.control import Connection, Handlers, answer
 from agor.executor.launcher.offspring import Offspring
-from agor.executor.launcher.rehearsal import rehearse
+from agor.executor.launcher.rehearsal import TASK, rehearse
 from agor.linux import become_subreaper, process_of
 from agor.protocol.launching import (
     COUNT_FAMILY,
@@ -33,6 +33,7 @@ from agor.protocol.launching import (
     RETIRE,
     SIGNAL_FAMILY,
     SPAWN,
+    SPAWN_DESCRIPTORS,
     Counted,
     Family,
     FindParams,
@@ -70,17 +71,23 @@ def launch(spares: int, orphan_timeout: float) -> int:
         return 2
     become_subreaper()
     _be_at_home()
-    # Whatever an executor needs is imported, made and warmed up now, once for all of them.
-    describe_agents()
     logs.configure("info", "json")
-    uvloop.run(rehearse(_REHEARSALS))
-    gc.collect()
-    gc.freeze()
+    warm_up()
     launcher = Launcher(listener, spares, orphan_timeout)
     log.info("launcher_ready", pid=os.getpid(), user=launcher.user, uid=os.getuid())
     launcher.run()
     log.info("launcher_ended")
     return 0
+
+
+def warm_up() -> None:
+    """Import, make and warm up whatever an executor needs, once for all of them."""
+    describe_agents()
+    # Not in a loop of libuv: that leaves a pipe behind, by number. A forked process closes it with
+    # all the others, and its first child process would then be its end.
+    asyncio.run(rehearse(_REHEARSALS))
+    gc.collect()
+    gc.freeze()
 
 
 def _be_at_home() -> None:
@@ -139,6 +146,7 @@ class Launcher:
                 # Not while there is something else to do: whoever was just started needs the time.
                 try:
                     self._offspring.fill_up()
+                    self._rehearse()
                 except (OSError, AgorError) as error:
                     log.warning("no_spare", why=str(error))
                     self._no_spares_before = time.monotonic() + _SPARE_PAUSE
@@ -155,6 +163,17 @@ class Launcher:
                     self._connections.pop(fd).close()
                     self._alone_since = time.monotonic()
         self._offspring.dismiss_spares()
+
+    def _rehearse(self) -> None:
+        """Play what comes next, a start: with a spare, and with a keeper only."""
+        for ahead in (False, True):
+            near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            with far, self._offspring.pretending(ahead=ahead):
+                fds = [far.fileno()] * SPAWN_DESCRIPTORS
+                socket.send_fds(far, [b"%b%b}" % (SPAWN.opening(0), TASK)], fds)
+                connection = Connection(near)
+                self._serve(connection)
+                connection.close()
 
     def _done(self) -> bool:
         if self._offspring.families:

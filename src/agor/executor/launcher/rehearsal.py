@@ -10,8 +10,10 @@ import asyncio
 import os
 import socket
 
-from agor.executor.main import serve_inherited
-from agor.executor.server import Options
+import msgspec
+
+from agor.executor.launcher.plan import Plan, make_executor
+from agor.protocol.launching import SpawnParams
 from agor.protocol.methods import (
     INITIALIZE,
     PING,
@@ -22,6 +24,12 @@ from agor.protocol.methods import (
     ShutdownParams,
 )
 from agor.rpc import Routes, unix
+
+#: The task of a rehearsal; nobody is ever called like that.
+NAME = "rehearsal"
+TASK = msgspec.json.encode(
+    SpawnParams(executor_id=NAME, orphan_timeout_ms=60_000, max_line=1 << 24, outbox_bytes=1 << 24)
+)
 
 
 async def rehearse(times: int) -> None:
@@ -38,13 +46,17 @@ async def rehearse(times: int) -> None:
         os.close(empty)
 
 
+def rehearse_plan() -> None:
+    """Play as far as there is a plan, which is then dropped."""
+    with _listener() as listener:
+        Plan(TASK, os.dup(listener.fileno()), [], make_executor()).close()
+
+
 async def _play() -> None:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
-        # A name of the kernel's choice, without a file. Others could find it, and are refused.
-        listener.bind("")
-        listener.listen()
+    with _listener() as listener:
         address = os.fsdecode(listener.getsockname())
-        serving = asyncio.create_task(serve_inherited(os.dup(listener.fileno()), Options()))
+        plan = Plan(TASK, os.dup(listener.fileno()), [], make_executor())
+        serving = asyncio.create_task(plan.carry_out())
         peer = await unix.connect(address, Routes())
         greeting = InitializeParams(protocol_version=PROTOCOL_VERSION, daemon_id="rehearsal")
         await peer.call(INITIALIZE, greeting)
@@ -52,3 +64,11 @@ async def _play() -> None:
         await peer.call(SHUTDOWN, ShutdownParams(reason="rehearsed", timeout_ms=0))
         await peer.close()
         await serving
+
+
+def _listener() -> socket.socket:
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    # A name of the kernel's choice, without a file. Others could find it, and are refused.
+    listener.bind("")
+    listener.listen()
+    return listener
