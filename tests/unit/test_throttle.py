@@ -157,3 +157,18 @@ def test_an_address_of_a_network_that_is_all_ones_own_counts_as_the_network(
     address: str, place: str
 ):
     assert place_of(address) == place
+
+
+def test_who_is_refused_cannot_have_others_forgotten(
+    throttle: Throttle, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(module, "MOST_KNOWN", 50)
+    for _ in range(FREE_BY_NAME):
+        wait_of(throttle, "ada", "10.0.0.1")
+    for address in ("10.0.0.1", "10.0.0.2"):
+        for n in range(FREE_BY_ADDRESS):
+            wait_of(throttle, f"{address}-{n}", address)
+    for n in range(500):
+        assert wait_of(throttle, f"made-up-{n}", "10.0.0.2") > 0
+    assert wait_of(throttle, "another", "10.0.0.1") > 0, "their other address still has to wait"
+    assert wait_of(throttle, "ada", "10.0.0.3") > 0, "and so has whoever tries this name"

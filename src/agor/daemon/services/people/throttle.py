@@ -51,16 +51,19 @@ class Throttle:
         """Hear an attempt, or raise `TooManyAttempts`. It has failed until it says otherwise."""
         at = self.clock()
         place = place_of(address)
-        counted = [self._of("", place, FREE_BY_ADDRESS)]
+        keys, counted = [("", place)], [self._of("", place, FREE_BY_ADDRESS)]
         if name is not None:
-            friend = (name, place) in self._friends
-            counted.append(self._of(name, place if friend else "", FREE_BY_NAME))
+            keys.append((name, place if (name, place) in self._friends else ""))
+            counted.append(self._of(*keys[1], FREE_BY_NAME))
         for tries in counted:
             if at - tries.last > _FORGOTTEN_AFTER:
                 tries.failed, tries.until = 0, 0.0
         wait = max(tries.until for tries in counted) - at
         if wait > 0:
             raise _come_back(math.ceil(wait))
+        # Only what is heard: whoever is refused could have the others forgotten, at no cost.
+        for key, tries in zip(keys, counted, strict=True):
+            self._remember(key, tries)
         return Attempt(self, name, place, counted, at)
 
     def befriend(self, name: str, place: str) -> None:
@@ -71,11 +74,13 @@ class Throttle:
             self._friends.popitem(last=False)
 
     def _of(self, name: str, place: str, free: int) -> _Tries:
-        tries = self._tries.setdefault((name, place), _Tries(free))
-        self._tries.move_to_end((name, place))
+        return self._tries.get((name, place)) or _Tries(free)
+
+    def _remember(self, key: tuple[str, str], tries: _Tries) -> None:
+        self._tries[key] = tries
+        self._tries.move_to_end(key)
         if len(self._tries) > MOST_KNOWN:
             self._tries.popitem(last=False)
-        return tries
 
 
 class Attempt:
