@@ -41,6 +41,33 @@ async def test_a_session_is_nobody_elses_until_it_is_shared(world: World):
     assert "session.prompt" in refused.json()["detail"]
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("GET", "/tasks/{task}", None),
+        ("PATCH", "/tasks/{task}", {"queue_position": 1}),
+        ("POST", "/tasks/{task}/stop", {}),
+        ("GET", "/permissions/{permission}", None),
+        ("POST", "/permissions/{permission}/decision", {"approved": True}),
+    ],
+)
+async def test_what_is_hidden_is_missed_in_the_same_words_as_what_never_was(
+    world: World, method: str, path: str, body: dict[str, object] | None
+):
+    ann, bob = await world.person(), await world.person()
+    permission = await world.permission(ann, await world.session(ann))
+    task = (await world.ask(ann, "GET", f"/permissions/{permission}"))["task_id"]
+    told = []
+    for ids in ({"task": task, "permission": permission}, {"task": "x", "permission": "x"}):
+        refused = await world.send(method, path.format(**ids), body, bob.headers)
+        said = refused.text
+        for each in ids.values():
+            said = said.replace(f"'{each}'", "ID").replace(f'\\"{each}\\"', "ID")
+        told.append((refused.status_code, said))
+    assert told[0] == told[1]
+    assert told[0][0] == 404
+
+
 async def test_a_guest_prompts_in_the_owners_name_and_is_named(world: World):
     ann, bob = await world.person(), await world.person()
     session = await world.session(ann)

@@ -39,6 +39,7 @@ from agor.daemon.api.services import Services
 from agor.daemon.api.settings import ApiSettings
 from agor.daemon.api.table import Found, Table
 from agor.daemon.services import access
+from agor.daemon.services.principal import Principal
 from agor.errors import AgorError, NotFound
 from agor.protocol.validation import quoted
 
@@ -104,17 +105,22 @@ class App:
 
     def _let_in(self, route: Route, found: Found, headers: Any, scope: Scope) -> Request[Any]:
         """Find out who asks, and read what they ask in the address."""
-        principal = None
         address = address_of(scope, headers, self.settings.https_proxy)
         https = self._gate.is_https(headers)
-        if route.action is not None:
-            principal = self._authenticator.authenticate(route.method, headers, address, https)
-            access.check_role(principal, route.action)
+        principal = self._who(route, headers, address, https)
         query = route.read_query(scope["query_string"])
         return Request(
             self._services, self._table, found.ids, headers, principal, query,
             address=address, https=https, query=query,
         )  # fmt: skip
+
+    def _who(self, route: Route, headers: Any, address: str, https: bool) -> Principal | None:
+        """Tell who asks, if they may ask this at all; None where strangers may."""
+        if route.action is None:
+            return None
+        principal = self._authenticator.authenticate(route.method, headers, address, https)
+        access.check_role(principal, route.action)
+        return principal
 
     async def _answer(self, route: Route, request: Request[Any], receive: Receive) -> Answer | None:
         """Read the body, and have the handler do its work. None if the client went away."""
@@ -122,6 +128,8 @@ class App:
             answer = await self._read(route, request, receive)
             if answer is not None or request.form is None:
                 return answer
+            # A body may come slowly: who was let in before it may not be let in any more.
+            request.principal = self._who(route, request.headers, request.address, request.https)
         key = idempotency.key_of(route, request.headers)
         if key is None:
             return await _handle(route, request)

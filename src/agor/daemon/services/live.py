@@ -70,6 +70,18 @@ class LiveSession:
         """Name it."""
         return self.row.session_id
 
+    def check(self, who: Principal, action: Action) -> None:
+        """Refuse who may not do this; to those who may not even look, it does not exist.
+
+        What a share allows is checked again in one's turn: meanwhile it may be taken back.
+        """
+        tie = access.tie_to(who, self.row.user_id, self.shares)
+        if access.may(who, action, tie):
+            return
+        if access.may(who, "session.view", tie):
+            raise access.forbidden(who, action)
+        raise NotFound(f"there is no session {quoted(self.session_id)}")
+
     def position_of(self, task_id: str) -> int | None:
         """Tell a task's place in the queue, from 1."""
         for place, task in enumerate(self.queue, 1):
@@ -169,17 +181,10 @@ class LiveSessions:
         return self._keep(session)
 
     async def get_for(self, who: Principal, session_id: str, action: Action) -> LiveSession:
-        """Find a session that this person may do something to.
-
-        To those who may not even look at it, it does not exist.
-        """
+        """Find a session that this person may do something to."""
         session = await self.get(session_id)
-        tie = access.tie_to(who, session.row.user_id, session.shares)
-        if access.may(who, action, tie):
-            return session
-        if access.may(who, "session.view", tie):
-            raise access.forbidden(who, action)
-        raise NotFound(f"there is no session {quoted(session_id)}")
+        session.check(who, action)
+        return session
 
     async def channel_for(self, who: Principal, session_id: str) -> Channel:
         """Find the feed of a session that this person may look at."""

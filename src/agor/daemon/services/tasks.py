@@ -51,6 +51,7 @@ class Tasks:
         """Take a prompt; once this returns it is safe, and will be run once."""
         session = await self._lives.get_for(who, session_id, "session.prompt")
         async with Turn(session) as live:
+            live.check(who, "session.prompt")
             if live.row.status == "archived":
                 raise Conflict(
                     "this session is archived", hint='PATCH it with {"archived": false} first.'
@@ -107,6 +108,7 @@ class Tasks:
         """Give a waiting task another place in the queue."""
         session, _ = await find_task(self._store, self._lives, who, task_id, "session.prompt")
         async with Turn(session) as live:
+            live.check(who, "session.prompt")
             moving = next((task for task in live.queue if task.task_id == task_id), None)
             if moving is None:
                 raise Conflict(
@@ -133,14 +135,19 @@ async def find_task(
 ) -> tuple[LiveSession, TaskRow]:
     """Find a task that this person may do something to, and its session."""
     row = await tasks.get(store, task_id)
-    if row is not None:
+    missing = NotFound(f"there is no task {quoted(task_id)}")
+    if row is None:
+        raise missing
+    try:
         live = await lives.get_for(who, row.session_id, action)
-        # What is in memory is newer by what is being committed.
-        for task in (live.current, *live.queue):
-            if task is not None and task.task_id == task_id:
-                return live, task
-        return live, row
-    raise NotFound(f"there is no task {quoted(task_id)}")
+    except NotFound:
+        # Its session has another name: to tell it would tell that there is such a task.
+        raise missing from None
+    # What is in memory is newer by what is being committed.
+    for task in (live.current, *live.queue):
+        if task is not None and task.task_id == task_id:
+            return live, task
+    return live, row
 
 
 def _check_mode(who: Principal, live: LiveSession, new: NewPrompt) -> None:

@@ -81,12 +81,13 @@ class Accounts:
 
     async def add(self, who: Principal, new: NewUser) -> User:
         """Add somebody."""
-        access.check_role(who, "user.manage")
-        check_may_give(who, new.role)
+        _check_may_add(who, new)
         if new.unix_username is not None:
             await asyncio.to_thread(check_unix_user, new.unix_username)
         password = None if new.password is None else await self._passwords.hash(new.password)
         async with self._people.turn:
+            who = self._people.as_now(who)
+            _check_may_add(who, new)
             if self._people.named(new.name) is not None:
                 raise Conflict(
                     f"there is a user {quoted(normal(new.name))} already",
@@ -116,6 +117,8 @@ class Accounts:
         if isinstance(change.unix_username, str):
             await asyncio.to_thread(check_unix_user, change.unix_username)
         async with self._people.turn:
+            who = self._people.as_now(who)
+            access.check_role(who, "user.manage")
             before = self._seen(who, user_id)
             check_may_touch(who, before)
             row = self._changed(who, before, change)
@@ -155,15 +158,14 @@ class Accounts:
         with the local token has the machine already.
         """
         whom = self._seen(who, user_id)
-        if not access.may(who, "user.set_password", access.tie_to(who, user_id, {})):
-            raise access.forbidden(who, "user.set_password")
-        check_may_touch(who, whom)
+        _check_may_set_password(who, whom)
         if who.user_id == user_id and who.via is not None:
             await self._check_current(who, whom, new.current_password, address)
         password = await self._passwords.hash(new.password)
         async with self._people.turn:
             before = self._people.get(user_id)
-            check_may_touch(who, before)
+            who = self._people.as_now(who)
+            _check_may_set_password(who, before)
             row = msgspec.structs.replace(before, password_hash=password)
             ended = [each for each in self._sign_ins.of(user_id) if each.sign_in_id != who.via]
             ends = [self._sign_ins.removal(each) for each in ended]
@@ -206,6 +208,17 @@ class Accounts:
         self, statements: Sequence[Statement], records: Sequence[AuditRecord]
     ) -> None:
         await outlast(asyncio.ensure_future(self._store.commit(Write(statements, records=records))))
+
+
+def _check_may_add(who: Principal, new: NewUser) -> None:
+    access.check_role(who, "user.manage")
+    check_may_give(who, new.role)
+
+
+def _check_may_set_password(who: Principal, whom: UserRow) -> None:
+    if not access.may(who, "user.set_password", access.tie_to(who, whom.user_id, {})):
+        raise access.forbidden(who, "user.set_password")
+    check_may_touch(who, whom)
 
 
 def shown(row: UserRow) -> User:

@@ -139,6 +139,7 @@ class ApiTokens:
     async def revoke(self, who: Principal, token_id: str) -> None:
         """End a token at once."""
         async with self._people.turn:
+            who = self._people.as_now(who)
             row = self.get(token_id)
             if row is None or not access.may(
                 who, "token.revoke", access.tie_to(who, row.user_id, {})

@@ -75,6 +75,11 @@ class People:
                     hint=f"An admin can enable it: agor user enable {row.name}",
                 )
 
+    def as_now(self, who: Principal) -> Principal:
+        """Tell who somebody is by now, who had to wait; refuses those who are disabled."""
+        self.check_enabled(who.user_id)
+        return principal(self.get(who.user_id), who.via)
+
     def named(self, name: str) -> UserRow | None:
         """Find somebody by name, however it is capitalised."""
         user_id = self._by_name.get(normal(name))

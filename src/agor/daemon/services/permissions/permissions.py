@@ -202,10 +202,15 @@ class Permissions:
 
     async def _find(self, who: Principal, permission_id: str, action: Action) -> PermissionRow:
         row = await permissions.get(self._store, permission_id)
-        if row is not None:
+        missing = NotFound(f"there is no permission request {quoted(permission_id)}")
+        if row is None:
+            raise missing
+        try:
             await self._lives.get_for(who, row.session_id, action)
-            return row
-        raise NotFound(f"there is no permission request {quoted(permission_id)}")
+        except NotFound:
+            # Its session has another name: to tell it would tell that there is such a request.
+            raise missing from None
+        return row
 
 
 class _NotNow(Exception):
