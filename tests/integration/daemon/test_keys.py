@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from agor.daemon.services.credentials.master_key import MasterKey
 from agor.daemon.store import credentials
 from agor.daemon.store.base import Statement, Write
 from agor.daemon.store.rows import CredentialRow
@@ -240,6 +241,30 @@ async def test_a_key_of_somebody_who_was_disabled_is_not_given(folder: Path):
         with pytest.raises(RpcError, match="disabled"):
             await ask(executor, params, KEY)
         assert [each["code"] for each in records.of("credential.refused")] == ["forbidden"]
+
+
+@pytest.mark.parametrize(("event", "code"), [("disabled", "forbidden"), ("over", "token_refused")])
+async def test_nor_is_one_that_was_still_being_opened_then(folder: Path, event: str, code: str):
+    """The master key may come from a command, which takes its time."""
+    async with people(folder) as (_, bob, desk):
+        await bob.keep(KEY)
+        records = Records(desk.daemon.store)
+        executor, params = await bob.task()
+        ready = desk.daemon.vault.ready
+
+        async def ready_late() -> MasterKey:
+            if event == "disabled":
+                desk.daemon.people.put(msgspec.structs.replace(BOB, disabled_at=5))
+            else:
+                executor.end(params, 1)
+                await desk.ended(params.session_id, params.task_id)
+            return await ready()
+
+        desk.daemon.vault.ready = ready_late  # type: ignore[method-assign]
+        with pytest.raises(RpcError):
+            await ask(executor, params, KEY)
+        assert [each["code"] for each in records.of("credential.refused")] == [code]
+        assert records.of("credential.delivered") == []
 
 
 async def test_one_that_cannot_be_opened_is_told_and_recorded_as_failed(folder: Path):

@@ -96,6 +96,8 @@ class Tokens:
     def use(self, grant: Grant) -> Statement:
         """Count a use, or refuse it; the statement makes that durable."""
         row = grant.row
+        if self._by_hash.get(row.token_hash) is not grant:
+            raise TokenRefused("the task of this session token has ended")
         if row.max_uses is not None and row.uses >= row.max_uses:
             raise TokenRefused(
                 f"this session token was used {row.uses} times, which is all it may",

@@ -74,6 +74,8 @@ class Keys:
             self._people.check_enabled(owner.user_id)
             _check(asked)
             row, value = await self._open(asked)
+            # That may take a while: who was disabled meanwhile, or stopped, gets nothing either.
+            self._people.check_enabled(owner.user_id)
             use = self._tokens.use(grant)
         except (RpcError, MasterKeyUnusable, Forbidden) as error:
             await self._store.commit(Write(records=[_refused(asked, error)]))
