@@ -6,14 +6,21 @@ import asyncio
 import json
 import sqlite3
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 
 from agor.client import Client
+from agor.daemon.pool.direct import DirectExecutors
+from agor.daemon.pool.settings import Claim
+from agor.execution import ExecutionEnvironment
 from agor.linux import is_alive, process_of
+from tests.integration.daemon.asker import Asker
 from tests.integration.daemon.daemon_process import DaemonProcess, kill, running_daemon
-from tests.integration.daemon.in_process import soon
+from tests.integration.daemon.in_process import desk_in, soon
+from tests.integration.daemon.key_desk import ANN, BOB, KeyDesk, invite
 
 #: Words for longer than any of these tests takes.
 SLOWLY = [step for n in range(6000) for step in ({"text": f"word{n} "}, {"delay_ms": 20})]
@@ -88,3 +95,44 @@ async def test_a_daemon_that_is_configured_otherwise_leaves_no_agent_at_work(fol
             itself = process_of(daemon.pid)
             assert itself is not None
             await asyncio.to_thread(daemon.wait_only, itself)
+
+
+@pytest.mark.parametrize("disabled", [False, True])
+async def test_a_task_that_no_executor_has_heard_of_is_told_to_one_of_its_own_unix_user(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, disabled: bool
+):
+    """As if the daemon had been killed between storing who has the task and telling them."""
+    bob = msgspec.structs.replace(BOB, unix_username="bob-on-this-machine")
+    await invite(folder, ANN, bob)
+    asker = Asker()
+    async with desk_in(folder, asker.make) as desk:
+        executor, params = await KeyDesk(desk, asker, bob).task()
+        executor.end(params, 1)
+        await desk.ended(params.session_id, params.task_id)
+    with sqlite3.connect(folder / "home" / "agor.db") as database:
+        database.execute("UPDATE tasks SET status = 'running', executor_id = 'it', result = NULL")
+        database.execute("UPDATE tasks SET received = 0, ended_at = NULL")
+        database.execute(
+            "UPDATE users SET disabled_at = ? WHERE user_id = 'bob'", (disabled or None,)
+        )
+    claims: list[Claim] = []
+    acquire = DirectExecutors.acquire
+
+    async def taken_back(_: DirectExecutors) -> list[Any]:
+        pooled = SimpleNamespace(executor_id="it", environment=None)
+        return [SimpleNamespace(pooled=pooled, tasks=[])]
+
+    async def watched(executors: DirectExecutors, claim: Claim) -> ExecutionEnvironment:
+        claims.append(claim)
+        return await acquire(executors, claim)
+
+    monkeypatch.setattr(DirectExecutors, "open", taken_back)
+    monkeypatch.setattr(DirectExecutors, "acquire", watched)
+    async with desk_in(folder, asker.make) as desk:
+        if disabled:
+            assert (await desk.ended(params.session_id, params.task_id)).status == "failed"
+            assert claims == []
+        else:
+            _, again = await asker.next()
+            assert again.task_id == params.task_id
+            assert [claim.unix_username for claim in claims] == ["bob-on-this-machine"]

@@ -154,11 +154,7 @@ class Dispatcher:
 
     async def _acquire(self, live: LiveSession, run: Run) -> ExecutionEnvironment | None:
         """Get the session's executor; None if the task was stopped before it had begun."""
-        user_id = live.row.user_id
-        prompter = user_id if live.current is None else live.current.user_id
-        self._people.check_enabled(user_id, prompter)
-        unix_username = self._people.unix_username(user_id)
-        claim = Claim(session_id=live.session_id, user_id=user_id, unix_username=unix_username)
+        claim = self.claim_of(live)
         while True:
             run.acquiring = asyncio.create_task(self._ready(live, claim))
             try:
@@ -172,6 +168,14 @@ class Dispatcher:
                     raise
             if run.ended.done():
                 return None
+
+    def claim_of(self, live: LiveSession) -> Claim:
+        """Say as whom a session's executor runs; refuses to work for those who are disabled."""
+        user_id = live.row.user_id
+        prompter = user_id if live.current is None else live.current.user_id
+        self._people.check_enabled(user_id, prompter)
+        unix_username = self._people.unix_username(user_id)
+        return Claim(session_id=live.session_id, user_id=user_id, unix_username=unix_username)
 
     async def _ready(self, live: LiveSession, claim: Claim) -> ExecutionEnvironment:
         """Get the executor, once it is sure that it can work in the session's folder."""

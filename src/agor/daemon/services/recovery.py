@@ -10,7 +10,6 @@ import asyncio
 import msgspec
 import structlog
 
-from agor.daemon.pool.settings import Claim
 from agor.daemon.pool.take_back import TakenBack
 from agor.daemon.services import states, views
 from agor.daemon.services.dispatch import Dispatcher
@@ -150,9 +149,8 @@ class Recovery:
 
     async def _tell_again(self, live: LiveSession, run: Run) -> None:
         """The executor is there and has never heard of the task: the daemon died in between."""
-        claim = Claim(session_id=live.session_id, user_id=live.row.user_id)
         try:
-            environment = await self._executors.acquire(claim)
+            environment = await self._executors.acquire(self._dispatcher.claim_of(live))
         except AgorError as error:
             self._dispatcher.resume(live, run, None)
             problem = Problem(error.code, error.message, error.hint)
