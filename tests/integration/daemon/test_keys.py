@@ -243,7 +243,10 @@ async def test_a_key_of_somebody_who_was_disabled_is_not_given(folder: Path):
         assert [each["code"] for each in records.of("credential.refused")] == ["forbidden"]
 
 
-@pytest.mark.parametrize(("event", "code"), [("disabled", "forbidden"), ("over", "token_refused")])
+@pytest.mark.parametrize(
+    ("event", "code"),
+    [("disabled", "forbidden"), ("over", "token_refused"), ("deleted", "no_such_credential")],
+)
 async def test_nor_is_one_that_was_still_being_opened_then(folder: Path, event: str, code: str):
     """The master key may come from a command, which takes its time."""
     async with people(folder) as (_, bob, desk):
@@ -255,11 +258,14 @@ async def test_nor_is_one_that_was_still_being_opened_then(folder: Path, event: 
         async def ready_late() -> MasterKey:
             if event == "disabled":
                 desk.daemon.people.put(msgspec.structs.replace(BOB, disabled_at=5))
+            elif event == "deleted":
+                await bob.delete(KEY)
             else:
                 executor.end(params, 1)
                 await desk.ended(params.session_id, params.task_id)
             return await ready()
 
+        desk.daemon.vault._key = None
         desk.daemon.vault.ready = ready_late  # type: ignore[method-assign]
         with pytest.raises(RpcError):
             await ask(executor, params, KEY)

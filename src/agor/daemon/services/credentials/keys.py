@@ -93,11 +93,12 @@ class Keys:
     async def _open(self, asked: _Asked) -> tuple[CredentialRow, str]:
         """Find the credential, the person's own or else the team's, and open it."""
         row = await self._find(asked)
-        await self._vault.ready()
         for _ in range(_LOOKS):
             if self._vault.has(row.key_version):
                 break
-            # A rotation may have sealed it anew since we read it, and let go of the old version.
+            await self._vault.ready()
+            # Meanwhile it may have been deleted; or a rotation has sealed it anew, and let go of
+            # the old version.
             row = await self._find(asked)
         return row, self._vault.unseal(row)
 
