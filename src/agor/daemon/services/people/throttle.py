@@ -31,6 +31,8 @@ MOST_KNOWN = 10_000
 class _Tries(Struct):
     """What was tried, by one name or from one address."""
 
+    #: The name, and the address.
+    key: tuple[str, str]
     free: int
     failed: int = 0
     #: When the next attempt is heard.
@@ -51,10 +53,10 @@ class Throttle:
         """Hear an attempt, or raise `TooManyAttempts`. It has failed until it says otherwise."""
         at = self.clock()
         place = place_of(address)
-        keys, counted = [("", place)], [self._of("", place, FREE_BY_ADDRESS)]
+        counted = [self._of("", place, FREE_BY_ADDRESS)]
         if name is not None:
-            keys.append((name, place if (name, place) in self._friends else ""))
-            counted.append(self._of(*keys[1], FREE_BY_NAME))
+            friend = (name, place) in self._friends
+            counted.append(self._of(name, place if friend else "", FREE_BY_NAME))
         for tries in counted:
             if at - tries.last > _FORGOTTEN_AFTER:
                 tries.failed, tries.until = 0, 0.0
@@ -62,8 +64,8 @@ class Throttle:
         if wait > 0:
             raise _come_back(math.ceil(wait))
         # Only what is heard: whoever is refused could have the others forgotten, at no cost.
-        for key, tries in zip(keys, counted, strict=True):
-            self._remember(key, tries)
+        for tries in counted:
+            self._remember(tries)
         return Attempt(self, name, place, counted, at)
 
     def befriend(self, name: str, place: str) -> None:
@@ -74,13 +76,18 @@ class Throttle:
             self._friends.popitem(last=False)
 
     def _of(self, name: str, place: str, free: int) -> _Tries:
-        return self._tries.get((name, place)) or _Tries(free)
+        return self._tries.get((name, place)) or _Tries((name, place), free)
 
-    def _remember(self, key: tuple[str, str], tries: _Tries) -> None:
-        self._tries[key] = tries
-        self._tries.move_to_end(key)
+    def _remember(self, tries: _Tries) -> None:
+        self._tries[tries.key] = tries
+        self._tries.move_to_end(tries.key)
         if len(self._tries) > MOST_KNOWN:
             self._tries.popitem(last=False)
+
+    def forget(self, tries: _Tries) -> None:
+        """Keep no place for what nothing is held against: those that are refused need it."""
+        if tries.failed == 0 and self._tries.get(tries.key) is tries:
+            del self._tries[tries.key]
 
 
 class Attempt:
@@ -106,6 +113,7 @@ class Attempt:
         self.take_back()
         for tries in self._counted[1:]:
             tries.failed, tries.until = 0, 0.0
+            self._throttle.forget(tries)
         if self._name is not None:
             self._throttle.befriend(self._name, self._place)
 
@@ -117,6 +125,7 @@ class Attempt:
             else:
                 # Others have tried meanwhile, and theirs still counts.
                 tries.failed = max(0, tries.failed - 1)
+            self._throttle.forget(tries)
 
 
 def place_of(address: str) -> str:
