@@ -189,6 +189,27 @@ async def test_a_token_that_is_revoked_ends_what_it_opened_and_nothing_else(worl
         assert (await take(kept, last))[-1]["sequence"] == last
 
 
+@pytest.mark.parametrize("lost", ["share", "role"])
+async def test_a_prompt_that_waits_is_not_run_for_who_may_not_prompt_any_more(
+    world: World, lost: str
+):
+    ann, bob = await world.person(), await world.person()
+    session = await world.session(ann)
+    await world.share(ann, session, bob, "prompt")
+    before = await world.task(ann, session)
+    waiting = await world.ask(bob, "POST", f"/sessions/{session}/prompt", {"prompt": "hello"})
+    own = await world.ask(ann, "POST", f"/sessions/{session}/prompt", {"prompt": "hello"})
+    if lost == "share":
+        await world.share(ann, session, bob, "view")
+    else:
+        await world.set_role(bob, "viewer")
+    await world.ask(ann, "POST", f"/tasks/{before}/stop", {})
+    task = await world.served.finished(waiting["task_id"])
+    assert (task["status"], task["error"]["code"]) == ("failed", "forbidden")
+    assert bob.name in task["error"]["message"]
+    assert (await world.served.finished(own["task_id"]))["status"] == "completed"
+
+
 def executors_of(daemon: Daemon, who: Person) -> int:
     return sum(each.user_id == who.user_id for each in daemon.executors.describe())
 

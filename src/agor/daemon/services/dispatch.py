@@ -16,12 +16,12 @@ import msgspec
 import structlog
 
 from agor.daemon.pool.settings import Claim
-from agor.daemon.services import views
+from agor.daemon.services import access, views
 from agor.daemon.services.executors import Executors
 from agor.daemon.services.finish import Finisher, result_of
 from agor.daemon.services.line import Entry
 from agor.daemon.services.live import LiveSession, Turn
-from agor.daemon.services.people.people import People
+from agor.daemon.services.people.people import People, principal
 from agor.daemon.services.prompts import tell_prompt
 from agor.daemon.services.runs import Run, Runs
 from agor.daemon.services.stamps import now
@@ -29,7 +29,14 @@ from agor.daemon.services.tokens import Grant, Tokens
 from agor.daemon.services.workspaces.workspaces import Workspaces
 from agor.daemon.store import tasks, tokens
 from agor.daemon.store.rows import TaskRow
-from agor.errors import AgorError, Disconnected, PoolClosed, PoolExhausted, StoreUnavailable
+from agor.errors import (
+    AgorError,
+    Disconnected,
+    Forbidden,
+    PoolClosed,
+    PoolExhausted,
+    StoreUnavailable,
+)
 from agor.execution import ExecutionEnvironment
 from agor.protocol.events import Problem
 from agor.protocol.methods import ExecutePromptParams
@@ -170,10 +177,16 @@ class Dispatcher:
                 return None
 
     def claim_of(self, live: LiveSession) -> Claim:
-        """Say as whom a session's executor runs; refuses to work for those who are disabled."""
+        """Say as whom a session's executor runs; refuses to work for who may not have it any more.
+
+        A prompt may have waited for long: a share, a role or an account can be gone by now.
+        """
         user_id = live.row.user_id
         prompter = user_id if live.current is None else live.current.user_id
         self._people.check_enabled(user_id, prompter)
+        who = principal(self._people.get(prompter))
+        if not access.may(who, "session.prompt", access.tie_to(who, user_id, live.shares)):
+            raise Forbidden(f"{who.name} may not prompt in this session any more")
         unix_username = self._people.unix_username(user_id)
         return Claim(session_id=live.session_id, user_id=user_id, unix_username=unix_username)
 
