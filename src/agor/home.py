@@ -56,7 +56,7 @@ class Description(Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A daemon that holds the lock. It is still starting while it has no description."""
+    """A daemon that holds the lock. While it has no description it is starting, or ending."""
 
     process: Process | None
     description: Description | None
@@ -163,6 +163,18 @@ class Home:
         )
         private.write(self.description_file, msgspec.json.encode(description) + b"\n")
         return description
+
+    @contextlib.contextmanager
+    def described(self, url: str, version: str) -> Iterator[None]:
+        """Say how we are reached for as long as the block lasts: as long as the port is ours.
+
+        Clients show their token to who is said to be there. The lock is held for longer.
+        """
+        self.describe(url, version)
+        try:
+            yield
+        finally:
+            self.description_file.unlink(missing_ok=True)
 
     def running(self) -> Running | None:
         """Tell who serves this home now; None if nobody does."""

@@ -68,7 +68,8 @@ def of_home(home: Home) -> Address:
         )
     if running.description is None:
         raise DaemonNotRunning(
-            f"the daemon of {home.folder} is still starting", hint="Try again in a moment."
+            f"the daemon of {home.folder} is still starting, or is ending",
+            hint="Try again in a moment.",
         )
     token = home.read_token()
     if token is None:

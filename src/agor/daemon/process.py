@@ -44,14 +44,14 @@ def run(config: Config, home: Home, host: str | None = None, port: int | None = 
 
 
 async def _serve(config: Config, home: Home, host: str, port: int) -> None:
-    told = asyncio.Event()
+    told, ready = asyncio.Event(), asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, told.set)
-    serving = asyncio.create_task(_serve_until(told, config, home, host, port))
+    serving = asyncio.create_task(_serve_until(told, ready, config, home, host, port))
     leaving = asyncio.create_task(told.wait())
     await asyncio.wait((serving, leaving), return_when=asyncio.FIRST_COMPLETED)
-    if not serving.done() and not home.description_file.exists():
+    if not serving.done() and not ready.is_set():
         # It is only starting, and that may take as long as the database does.
         serving.cancel()
     leaving.cancel()
@@ -61,7 +61,7 @@ async def _serve(config: Config, home: Home, host: str, port: int) -> None:
 
 
 async def _serve_until(
-    told: asyncio.Event, config: Config, home: Home, host: str, port: int
+    told: asyncio.Event, ready: asyncio.Event, config: Config, home: Home, host: str, port: int
 ) -> None:
     daemon = Daemon(config, home)
     async with daemon.serving(host, port) as url:
@@ -69,7 +69,8 @@ async def _serve_until(
         gc.collect()
         gc.freeze()
         gc.set_threshold(_COLLECT_EVERY)
-        home.describe(url, agor.__version__)
-        log.info("daemon_ready", url=url, pid=os.getpid(), home=str(home.folder))
-        await told.wait()
+        with home.described(url, agor.__version__):
+            ready.set()
+            log.info("daemon_ready", url=url, pid=os.getpid(), home=str(home.folder))
+            await told.wait()
         log.info("daemon_stopping", drain=config.daemon.drain_on_stop)

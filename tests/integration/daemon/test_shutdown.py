@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
+from collections.abc import AsyncIterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import websockets
 from websockets.exceptions import ConnectionClosed
 
 from agor.client import Client
+from agor.config.keys import build
+from agor.daemon import process
+from agor.home import Home
 from agor.linux import is_alive
+from tests.contract.waiting import until
 from tests.integration.daemon.daemon_process import DaemonProcess, running_daemon
 from tests.integration.daemon.in_process import soon
 
@@ -102,6 +109,30 @@ async def test_who_follows_is_told_to_come_back(folder: Path):
 async def _read_to_the_end(socket: websockets.ClientConnection) -> None:
     while True:
         await socket.recv()
+
+
+async def test_nobody_is_sent_to_its_port_once_that_may_be_anothers(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """It lives on after it listened: clients would show their token to who listens there then."""
+    home = Home(folder / "home")
+    described: list[bool] = []
+
+    @contextlib.asynccontextmanager
+    async def serving(*_: object) -> AsyncIterator[str]:
+        yield "http://127.0.0.1:3030"
+        described.append(home.description_file.exists())
+        # Time for whoever believes that it has not started yet.
+        await asyncio.sleep(0)
+        described.append(home.description_file.exists())
+
+    monkeypatch.setattr(process, "Daemon", lambda *_: SimpleNamespace(serving=serving))
+    with home.lock():
+        running = asyncio.create_task(process._serve(build({}), home, "127.0.0.1", 3030))
+        await until(home.description_file.exists)
+        os.kill(os.getpid(), signal.SIGTERM)
+        await soon(running)
+    assert described == [False, False]
 
 
 async def test_a_daemon_with_a_stuck_client_still_ends(folder: Path):
