@@ -172,6 +172,53 @@ async def test_work_in_a_submodule_is_never_thrown_away(served: Served, shop: Pa
     assert not path.exists()
 
 
+async def test_a_repository_that_was_committed_by_accident_is_never_thrown_away(
+    served: Served, shop: Path
+):
+    worktree_id, path = await worktree(served, await registered(served, shop))
+    new_repository(path / "inner")
+    # A repository with submodules is removed by force, since git refuses it as such.
+    (path / ".gitmodules").touch()
+    git(path, "add", "--all")
+    git(path, "commit", "-q", "-m", "inner is only a name of a commit now")
+    problem = await ask(served, "DELETE", f"/worktrees/{worktree_id}", 409)
+    assert "inner (1 commits that were not pushed)" in problem["detail"]
+    (path / "new").write_text("x")
+    await ask(served, "DELETE", f"/worktrees/{worktree_id}?discard=true", 409)
+    assert (path / "inner" / "file").exists()
+
+
+async def test_a_repository_in_the_place_of_a_file_is_never_thrown_away(served: Served, shop: Path):
+    worktree_id, path = await worktree(served, await registered(served, shop))
+    (path / "file").unlink()
+    new_repository(path / "file")
+    problem = await ask(served, "DELETE", f"/worktrees/{worktree_id}?discard=true", 409)
+    assert "file" in problem["detail"]
+    assert (path / "file" / "file").exists()
+
+
+@pytest.mark.parametrize("where", ["stashed", "of another branch"])
+async def test_work_that_a_submodule_does_not_show_is_never_thrown_away(
+    served: Served, shop: Path, tmp_path: Path, where: str
+):
+    module = new_repository(tmp_path / "module")
+    allow = ("-c", "protocol.file.allow=always")
+    worktree_id, path = await worktree(served, await registered(served, shop))
+    git(path, *allow, "submodule", "add", "-q", str(module), "sub")
+    git(path, "commit", "-q", "-m", "with a module")
+    if where == "stashed":
+        (path / "sub" / "file").write_text("stashed\n")
+        git(path / "sub", "stash")
+    else:
+        add_commit(path / "sub", "work", "x\n")
+        git(path, "submodule", "--quiet", "deinit", "-f", "sub")
+        git(path, "reset", "-q", "--hard", "main")
+    for query in ("", "?discard=true"):
+        problem = await ask(served, "DELETE", f"/worktrees/{worktree_id}{query}", 409)
+        assert "sub (" in problem["detail"]
+        assert "not pushed" in problem["detail"]
+
+
 async def test_nobody_is_at_work_there_when_it_goes(served: Served, shop: Path):
     repo_id = await registered(served, shop)
     new = {"agentic_tool": "scripted", "repo_id": repo_id}

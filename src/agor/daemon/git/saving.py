@@ -21,7 +21,8 @@ _WHO = {
     "GIT_COMMITTER_NAME": "agor",
     "GIT_COMMITTER_EMAIL": "agor@localhost",
 }
-_GITLINK = b"160000"
+#: The modes of a repository inside, in what was and in what is.
+_WAS_LINK, _IS_LINK = b":160000", b"160000"
 
 
 def saved_ref(worktree_id: str) -> str:
@@ -78,16 +79,19 @@ async def _commit(git: Git, tree: str, parents: list[str], message: str) -> str:
 
 
 async def _refuse_inner_repositories(git: Git, head: str, tree: str) -> None:
-    """A repository inside the worktree would be saved as the name of a commit, and so be lost."""
+    """A repository inside the worktree would be saved as the name of a commit, and so be lost.
+
+    Those that HEAD has already were looked into before, as submodules.
+    """
     ran = await git(
-        "diff-tree", "-r", "-z", "--no-renames", "--diff-filter=A", head, tree,
+        "diff-tree", "-r", "-z", "--no-renames", head, tree,
         max_output=64 * 1024 * 1024, timeout=THOROUGH,
     )  # fmt: skip
     fields = ran.stdout.split(b"\0")
     inner = [
         shown(path)
         for facts, path in zip(fields[::2], fields[1::2], strict=False)
-        if facts.split(b" ")[1:2] == [_GITLINK]
+        if facts.split(b" ")[1:2] == [_IS_LINK] and not facts.startswith(_WAS_LINK)
     ]
     if inner:
         raise Conflict(

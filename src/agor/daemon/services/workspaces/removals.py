@@ -14,7 +14,7 @@ from agor.daemon.git.command import Git
 from agor.daemon.git.repository import Listed, is_kept_by_others
 from agor.daemon.git.saving import keep_commit, save
 from agor.daemon.git.state import Changes, changes_in
-from agor.daemon.git.submodules import work_in_submodules
+from agor.daemon.git.submodules import has_submodules, work_in_submodules
 from agor.daemon.services.audit.records import record
 from agor.daemon.services.executors import Executors
 from agor.daemon.services.live import LiveSessions, Turn, outlast
@@ -128,7 +128,11 @@ class Removals:
                 "commit under a hidden ref, which the answer names.",
             )
         # From here on it is carried through, whoever asked goes away or not.
-        carried = asyncio.ensure_future(self._carry_out(who, git, row, listed, changes, bool(lost)))
+        carried = asyncio.ensure_future(
+            self._carry_out(
+                who, git, row, listed, changes, is_there=folder == "there", is_lost=bool(lost)
+            )
+        )
         await outlast(carried)
         return carried.result()
 
@@ -158,6 +162,8 @@ class Removals:
         row: WorktreeRow,
         listed: Listed | None,
         changes: Changes,
+        *,
+        is_there: bool,
         is_lost: bool,
     ) -> WorktreeRemoved:
         await self._store.commit(Write([worktrees.set_status(row.worktree_id, "removing")]))
@@ -165,8 +171,8 @@ class Removals:
             saved = await self._save(git, row, listed, is_lost=is_lost)
             if listed is not None:
                 # Without force git looks again itself; submodules it refuses, changed or not.
-                has_modules = await _has_submodules(git.at(row.path)) if not saved else True
-                await on_disk.remove(git, row.path, force=bool(saved) or has_modules)
+                force = bool(saved) or (is_there and await has_submodules(git.at(row.path)))
+                await on_disk.remove(git, row.path, force=force)
         except BaseException:
             await self._store.commit(Write([worktrees.set_status(row.worktree_id, "ready")]))
             raise
@@ -210,10 +216,6 @@ async def _drop_branch(git: Git, row: WorktreeRow) -> str | None:
         return await on_disk.drop_branch_if_safe(git, row.branch, row.base_commit)
     except GitFailed as error:
         return error.message
-
-
-async def _has_submodules(inside: Git) -> bool:
-    return (await inside.shell(["test", "-e", ".gitmodules"])).exit_code == 0
 
 
 _WHAT_TO_DO = {
