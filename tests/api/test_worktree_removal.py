@@ -72,6 +72,49 @@ async def test_what_is_discarded_is_saved_first_all_of_it(served: Served, shop: 
     assert git(shop, "show", f"{ref}:file") == "changed after", "and stays"
 
 
+@pytest.mark.parametrize("how", ["--assume-unchanged", "--skip-worktree"])
+async def test_changes_that_git_was_told_not_to_look_at_are_not_lost(
+    served: Served, shop: Path, how: str
+):
+    worktree_id, path = await worktree(served, await registered(served, shop))
+    git(path, "update-index", how, "file")
+    await ask(served, "GET", f"/worktrees/{worktree_id}/diff", 200)
+    (path / "file").write_text("hidden\n")
+    assert git(path, "status", "--porcelain") == "", "git says nothing of it"
+    diff = await ask(served, "GET", f"/worktrees/{worktree_id}/diff", 200)
+    assert "+hidden" in diff["patch"]
+    problem = await ask(served, "DELETE", f"/worktrees/{worktree_id}", 409)
+    assert "1 changed files that git was told not to look at (file)" in problem["detail"]
+    assert git(path, "status", "--porcelain") == "", "and still says nothing"
+    removed = await ask(served, "DELETE", f"/worktrees/{worktree_id}?discard=true", 200)
+    assert git(shop, "show", f"{removed['saved_ref']}:file") == "hidden"
+
+
+async def test_what_was_saved_before_is_not_overwritten(served: Served, shop: Path):
+    worktree_id, path = await worktree(served, await registered(served, shop))
+    # As a removal leaves it that saved, began to delete, and was killed.
+    whole = add_commit(shop, "whole", "x\n")
+    git(shop, "reset", "-q", "--hard", "HEAD~1")
+    git(shop, "update-ref", f"refs/agor/discarded/{worktree_id}", whole)
+    (path / "file").unlink()
+    removed = await ask(served, "DELETE", f"/worktrees/{worktree_id}?discard=true", 200)
+    assert git(shop, "rev-parse", f"refs/agor/discarded/{worktree_id}") == whole
+    assert git(shop, "rev-parse", removed["saved_ref"]) == removed["saved_commit"] != whole
+
+
+async def test_a_branch_without_commits_of_its_own_stays_if_it_is_the_last_one(
+    served: Served, shop: Path
+):
+    git(shop, "switch", "-q", "-c", "feature")
+    commit = add_commit(shop, "done", "x\n")
+    worktree_id, _ = await worktree(served, await registered(served, shop))
+    git(shop, "switch", "-q", "main")
+    git(shop, "branch", "-q", "-D", "feature")
+    removed = await ask(served, "DELETE", f"/worktrees/{worktree_id}", 200)
+    assert "not pushed" in removed["branch_kept"]
+    assert git(shop, "rev-parse", "agor/w") == commit
+
+
 async def test_commits_that_are_nowhere_else_keep_their_branch(served: Served, shop: Path):
     worktree_id, path = await worktree(served, await registered(served, shop))
     commit = add_commit(path, "done", "x\n")

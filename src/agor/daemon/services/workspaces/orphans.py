@@ -206,7 +206,7 @@ class OrphanSearch:
                 kind="unknown_branch", branch=branch, repo_id=repo.repo_id,
                 detail="a branch of a worktree that is no more",
             )  # fmt: skip
-            orphan.kept = await drop_branch_if_safe(git, branch, "", dry_run=not prune)
+            orphan.kept = await drop_branch_if_safe(git, branch, dry_run=not prune)
             orphan.removed = prune and orphan.kept is None
             found.items.append(orphan)
 

@@ -13,6 +13,7 @@ from agor.daemon.git import worktrees as on_disk
 from agor.daemon.git.command import Git
 from agor.daemon.git.repository import Listed, is_kept_by_others
 from agor.daemon.git.saving import keep_commit, save
+from agor.daemon.git.spare_index import hidden_changes
 from agor.daemon.git.state import Changes, changes_in
 from agor.daemon.git.submodules import has_submodules, work_in_submodules
 from agor.daemon.services.audit.records import record
@@ -145,6 +146,13 @@ class Removals:
             lost.append(
                 f"{changes.changed} changed and {changes.untracked} new files ({named}{more})"
             )
+        hidden = await hidden_changes(inside)
+        if hidden:
+            more = ", …" if len(hidden) > _MOST_NAMED else ""
+            lost.append(
+                f"{len(hidden)} changed files that git was told not to look at "
+                f"({', '.join(hidden[:_MOST_NAMED])}{more})"
+            )
         modules = await work_in_submodules(inside)
         if modules:
             raise Conflict(
@@ -213,7 +221,7 @@ async def _only_here(git: Git, commit: str | None) -> bool:
 
 async def _drop_branch(git: Git, row: WorktreeRow) -> str | None:
     try:
-        return await on_disk.drop_branch_if_safe(git, row.branch, row.base_commit)
+        return await on_disk.drop_branch_if_safe(git, row.branch)
     except GitFailed as error:
         return error.message
 
