@@ -81,12 +81,18 @@ class Removals:
             finally:
                 self._leaving.discard(worktree_id)
 
-    async def remove_here(self, who: Principal, git: Git, row: WorktreeRow) -> WorktreeRemoved:
-        """Remove a worktree, for somebody who has the turn at its repository."""
+    async def remove_here(
+        self, who: Principal | None, git: Git, row: WorktreeRow
+    ) -> WorktreeRemoved:
+        """Remove a worktree, for somebody who has the turn at its repository, or at a start."""
         return await self._remove(who, git, row, discard=False)
 
-    async def losses(self, inside: Git) -> list[str]:
-        """Say what is in a folder and nowhere else; raises `Conflict` for what cannot be saved."""
+    async def losses(self, git: Git, listed: Listed) -> list[str]:
+        """Say what a worktree has and nothing else; raises `Conflict` for what cannot be saved."""
+        if listed.prunable:
+            only_here = listed.branch is None and await _only_here(git, listed.head)
+            return [_on_no_branch(listed.head)] if only_here else []
+        inside = git.at(listed.path)
         return await self._losses(inside, await changes_in(inside))
 
     async def _empty(self, worktree_id: str) -> None:
@@ -105,7 +111,7 @@ class Removals:
             await self._executors.stop(session_id, "its worktree is removed")
 
     async def _remove(
-        self, who: Principal, git: Git, row: WorktreeRow, *, discard: bool
+        self, who: Principal | None, git: Git, row: WorktreeRow, *, discard: bool
     ) -> WorktreeRemoved:
         folder, detail, listed = await find_folder(git, row)
         if folder in ("locked", "moved", "unreadable"):
@@ -160,12 +166,12 @@ class Removals:
                 hint="Commit and push it there first.",
             )
         if changes.branch is None and await _only_here(inside, changes.head):
-            lost.append(f"commits that no branch has (HEAD is at {changes.head})")
+            lost.append(_on_no_branch(changes.head))
         return lost
 
     async def _carry_out(
         self,
-        who: Principal,
+        who: Principal | None,
         git: Git,
         row: WorktreeRow,
         listed: Listed | None,
@@ -212,6 +218,10 @@ class Removals:
             return None
         assert listed.head is not None
         return await keep_commit(git, row.worktree_id, listed.head), listed.head
+
+
+def _on_no_branch(head: str | None) -> str:
+    return f"commits that no branch has (HEAD is at {head})"
 
 
 async def _only_here(git: Git, commit: str | None) -> bool:
