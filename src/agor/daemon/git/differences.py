@@ -51,7 +51,11 @@ async def difference(git: Git, base_commit: str, most_bytes: int) -> Difference:
     """Compare a worktree with a commit."""
     head = await git.text("rev-parse", "--verify", "HEAD")
     async with spare_index(git, _LOOK) as using:
-        await git("add", "--intent-to-add", "--sparse", "--", ".", env=using, timeout=_LOOK)
+        # One that cannot be added, as a repository without a commit, must not hide the others.
+        await git(
+            "add", "--intent-to-add", "--sparse", "--ignore-errors", "--", ".",
+            env=using, timeout=_LOOK, codes=(0, 1),
+        )  # fmt: skip
         listed = await git(
             "diff", "--raw", "--numstat", "-z", "--no-abbrev", *_PLAIN, base_commit, "--",
             env=using, timeout=_LOOK, max_output=_MOST_LISTED, may_be_cut=True,
