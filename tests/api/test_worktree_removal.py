@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from agor.daemon.git.command import Git
+from agor.environments.identity import UnixIdentity
 from tests.api.repositories import (
     add_commit,
     ask,
@@ -88,6 +90,12 @@ async def test_changes_that_git_was_told_not_to_look_at_are_not_lost(
     assert git(path, "status", "--porcelain") == "", "and still says nothing"
     removed = await ask(served, "DELETE", f"/worktrees/{worktree_id}?discard=true", 200)
     assert git(shop, "show", f"{removed['saved_ref']}:file") == "hidden"
+
+
+async def test_what_is_saved_outlives_a_power_failure(shop: Path):
+    """It cannot be tried out here: but git is told to have it on the disk before it says so."""
+    ours = Git(UnixIdentity.current(), str(shop))
+    assert await ours.text("config", "--get", "core.fsync") == "committed"
 
 
 async def test_what_was_saved_before_is_not_overwritten(served: Served, shop: Path):
