@@ -9,7 +9,15 @@ from typing import Any
 import pytest
 
 from agor.daemon.store.base import Statement, Write
-from tests.api.repositories import add_commit, ask, git, new_repository, registered, worktree
+from tests.api.repositories import (
+    add_commit,
+    ask,
+    git,
+    new_repository,
+    registered,
+    state_of,
+    worktree,
+)
 from tests.api.serving import Served, serving
 from tests.contract.waiting import PATIENCE
 
@@ -76,6 +84,35 @@ async def test_a_worktree_that_is_in_no_book_goes_only_without_work(served: Serv
     assert pruned["unknown_folder"]["removed"]
     assert not path.exists()
     assert git(shop, "branch", "--list") == "* main"
+
+
+async def test_a_worktree_that_is_in_no_book_stays_while_it_alone_has_commits(
+    served: Served, shop: Path
+):
+    _, path = await worktree(served, await registered(served, shop))
+    await tell(served, "DELETE FROM worktrees")
+    git(path, "checkout", "-q", "--detach")
+    commit = add_commit(path, "done", "x\n")
+    path.rename(path.parent.parent / "away")
+    pruned = await found_by(served, "POST", "/worktree-orphans/prune")
+    assert commit in pruned["unknown_folder"]["kept"]
+    assert commit in git(shop, "worktree", "list", "--porcelain")
+
+
+async def test_a_folder_that_cannot_be_looked_at_is_not_taken_for_gone(served: Served, shop: Path):
+    worktree_id, path = await worktree(served, await registered(served, shop))
+    (path / "file").write_text("staged\n")
+    git(path, "add", "file")
+    # Like the home of another Unix user: it is there, and nobody can say what is in it.
+    away = path.parent.rename(path.parent.with_name("away"))
+    path.parent.symlink_to(path.parent.name)
+    assert (await state_of(served, worktree_id))["folder"] == "unreadable"
+    pruned = await ask(served, "POST", "/worktree-orphans/prune", 200)
+    assert str(path) in pruned["unseen"][0]
+    await ask(served, "DELETE", f"/worktrees/{worktree_id}", 503)
+    path.parent.unlink()
+    away.rename(path.parent)
+    assert git(path, "diff", "--cached", "--name-only") == "file"
 
 
 async def test_a_folder_that_nobody_knows_is_shown_and_left_alone(served: Served, shop: Path):
@@ -148,3 +185,21 @@ async def test_what_a_crash_left_half_removed_is_there_or_gone_after_the_next_st
     async with serving(tmp_path) as served:
         assert [row["path"] for row in await settled(served)] == [str(there)]
         assert git(shop, "show", "agor/gone:done") == "x"
+
+
+async def test_what_was_on_no_branch_outlives_a_crash_during_its_removal(
+    tmp_path: Path, shop: Path
+):
+    async with serving(tmp_path) as served:
+        worktree_id, path = await worktree(served, await registered(served, shop))
+        git(path, "checkout", "-q", "--detach")
+        commit = add_commit(path, "done", "x\n")
+        path.rename(tmp_path / "away")
+        await tell(served, "UPDATE worktrees SET status = 'removing'")
+    async with serving(tmp_path) as served:
+        assert await settled(served) == []
+        assert git(shop, "rev-parse", f"refs/agor/discarded/{worktree_id}") == commit
+        noted = await ask(served, "GET", "/audit?action=worktree.removed", 200)
+        assert [(each["actor"], each["subject"]) for each in noted["items"]] == [
+            ("daemon", worktree_id)
+        ]

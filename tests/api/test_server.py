@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from agor.daemon.api.server import ApiServer, bind
-from agor.errors import BadConfig, SocketInUse, SocketUnusable
+from agor.errors import SocketInUse, SocketUnusable
 from tests.api.raw import RawConnection, spelled
 from tests.api.serving import Served, serving
 from tests.contract.waiting import soon, until
@@ -44,11 +44,6 @@ async def test_an_address_that_is_not_ours_is_told_in_words() -> None:
     with pytest.raises(SocketUnusable) as refused:
         bind("192.0.2.1", 0)
     assert "192.0.2.1" in refused.value.message
-
-
-async def test_it_does_not_listen_wider_than_this_machine(served: Served) -> None:
-    with pytest.raises(BadConfig):
-        await ApiServer(served.app).start("0.0.0.0", 0)
 
 
 async def test_a_port_can_be_used_again_at_once(served: Served) -> None:

@@ -168,6 +168,14 @@ async def test_an_attacker_cannot_fill_the_database(served: Served) -> None:
         assert witness.last("token.refused")[1]["reason"] == "not known", "a new minute"
 
 
+async def test_what_was_only_counted_is_written_before_the_daemon_ends(served: Served) -> None:
+    witness = Witness(served.daemon)
+    for _ in range(50):
+        served.daemon.refusals.note("token.refused", "10.0.0.1", None, "x")
+    await served.daemon.upkeep.finish()
+    assert witness.last("token.refused")[1]["not_written"] == 50 - refusals.BY_ADDRESS
+
+
 async def test_nor_from_many_addresses(served: Served) -> None:
     witness = Witness(served.daemon)
     at = now()

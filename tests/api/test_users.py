@@ -67,7 +67,7 @@ async def test_of_two_who_add_one_name_at_once_one_succeeds(served: Served) -> N
      {"name": "a", "password": "x" * 1025}, {"name": "a", "unix_username": ""},
      {"name": "a", "unix_username": "-x"}, {"name": "a", "unix_username": "a:b"},
      {"name": "a", "unix_username": "no-such-user-here"}, {"name": "a", "unix_username": "root"},
-     {"name": "a", "admin": True}],
+     {"name": "a", "admin": True}, {"name": "daemon"}, {"name": "Stranger"}],
     ids=str,
 )  # fmt: skip
 async def test_what_cannot_be_is_refused(served: Served, members: dict[str, Any]) -> None:

@@ -80,6 +80,7 @@ BODIES: dict[str, Any] = {
     "POST /permission-rules": RULE,
     "POST /permission-rules/preview": RULE,
     "PUT /credentials/{name}": {"value": "another-value"},
+    "POST /credentials/rotation": {},
     "POST /repos": {"path": "/nowhere"},
     "POST /repos/{repo_id}/worktrees": {},
     "POST /worktree-orphans/prune": {"dry_run": True},

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from agor.daemon.git.command import Git
+from agor.environments.identity import UnixIdentity
 from tests.api.repositories import (
     add_commit,
     ask,
@@ -70,6 +72,55 @@ async def test_what_is_discarded_is_saved_first_all_of_it(served: Served, shop: 
     assert "100755" in tree
     git(shop, "gc", "-q", "--prune=now")
     assert git(shop, "show", f"{ref}:file") == "changed after", "and stays"
+
+
+@pytest.mark.parametrize("how", ["--assume-unchanged", "--skip-worktree"])
+async def test_changes_that_git_was_told_not_to_look_at_are_not_lost(
+    served: Served, shop: Path, how: str
+):
+    worktree_id, path = await worktree(served, await registered(served, shop))
+    git(path, "update-index", how, "file")
+    await ask(served, "GET", f"/worktrees/{worktree_id}/diff", 200)
+    (path / "file").write_text("hidden\n")
+    assert git(path, "status", "--porcelain") == "", "git says nothing of it"
+    diff = await ask(served, "GET", f"/worktrees/{worktree_id}/diff", 200)
+    assert "+hidden" in diff["patch"]
+    problem = await ask(served, "DELETE", f"/worktrees/{worktree_id}", 409)
+    assert "1 changed files that git was told not to look at (file)" in problem["detail"]
+    assert git(path, "status", "--porcelain") == "", "and still says nothing"
+    removed = await ask(served, "DELETE", f"/worktrees/{worktree_id}?discard=true", 200)
+    assert git(shop, "show", f"{removed['saved_ref']}:file") == "hidden"
+
+
+async def test_what_is_saved_outlives_a_power_failure(shop: Path):
+    """It cannot be tried out here: but git is told to have it on the disk before it says so."""
+    ours = Git(UnixIdentity.current(), str(shop))
+    assert await ours.text("config", "--get", "core.fsync") == "committed"
+
+
+async def test_what_was_saved_before_is_not_overwritten(served: Served, shop: Path):
+    worktree_id, path = await worktree(served, await registered(served, shop))
+    # As a removal leaves it that saved, began to delete, and was killed.
+    whole = add_commit(shop, "whole", "x\n")
+    git(shop, "reset", "-q", "--hard", "HEAD~1")
+    git(shop, "update-ref", f"refs/agor/discarded/{worktree_id}", whole)
+    (path / "file").unlink()
+    removed = await ask(served, "DELETE", f"/worktrees/{worktree_id}?discard=true", 200)
+    assert git(shop, "rev-parse", f"refs/agor/discarded/{worktree_id}") == whole
+    assert git(shop, "rev-parse", removed["saved_ref"]) == removed["saved_commit"] != whole
+
+
+async def test_a_branch_without_commits_of_its_own_stays_if_it_is_the_last_one(
+    served: Served, shop: Path
+):
+    git(shop, "switch", "-q", "-c", "feature")
+    commit = add_commit(shop, "done", "x\n")
+    worktree_id, _ = await worktree(served, await registered(served, shop))
+    git(shop, "switch", "-q", "main")
+    git(shop, "branch", "-q", "-D", "feature")
+    removed = await ask(served, "DELETE", f"/worktrees/{worktree_id}", 200)
+    assert "not pushed" in removed["branch_kept"]
+    assert git(shop, "rev-parse", "agor/w") == commit
 
 
 async def test_commits_that_are_nowhere_else_keep_their_branch(served: Served, shop: Path):
@@ -170,6 +221,53 @@ async def test_work_in_a_submodule_is_never_thrown_away(served: Served, shop: Pa
     removed = await ask(served, "DELETE", f"/worktrees/{worktree_id}", 200)
     assert "not pushed" in removed["branch_kept"]
     assert not path.exists()
+
+
+async def test_a_repository_that_was_committed_by_accident_is_never_thrown_away(
+    served: Served, shop: Path
+):
+    worktree_id, path = await worktree(served, await registered(served, shop))
+    new_repository(path / "inner")
+    # A repository with submodules is removed by force, since git refuses it as such.
+    (path / ".gitmodules").touch()
+    git(path, "add", "--all")
+    git(path, "commit", "-q", "-m", "inner is only a name of a commit now")
+    problem = await ask(served, "DELETE", f"/worktrees/{worktree_id}", 409)
+    assert "inner (1 commits that were not pushed)" in problem["detail"]
+    (path / "new").write_text("x")
+    await ask(served, "DELETE", f"/worktrees/{worktree_id}?discard=true", 409)
+    assert (path / "inner" / "file").exists()
+
+
+async def test_a_repository_in_the_place_of_a_file_is_never_thrown_away(served: Served, shop: Path):
+    worktree_id, path = await worktree(served, await registered(served, shop))
+    (path / "file").unlink()
+    new_repository(path / "file")
+    problem = await ask(served, "DELETE", f"/worktrees/{worktree_id}?discard=true", 409)
+    assert "file" in problem["detail"]
+    assert (path / "file" / "file").exists()
+
+
+@pytest.mark.parametrize("where", ["stashed", "of another branch"])
+async def test_work_that_a_submodule_does_not_show_is_never_thrown_away(
+    served: Served, shop: Path, tmp_path: Path, where: str
+):
+    module = new_repository(tmp_path / "module")
+    allow = ("-c", "protocol.file.allow=always")
+    worktree_id, path = await worktree(served, await registered(served, shop))
+    git(path, *allow, "submodule", "add", "-q", str(module), "sub")
+    git(path, "commit", "-q", "-m", "with a module")
+    if where == "stashed":
+        (path / "sub" / "file").write_text("stashed\n")
+        git(path / "sub", "stash")
+    else:
+        add_commit(path / "sub", "work", "x\n")
+        git(path, "submodule", "--quiet", "deinit", "-f", "sub")
+        git(path, "reset", "-q", "--hard", "main")
+    for query in ("", "?discard=true"):
+        problem = await ask(served, "DELETE", f"/worktrees/{worktree_id}{query}", 409)
+        assert "sub (" in problem["detail"]
+        assert "not pushed" in problem["detail"]
 
 
 async def test_nobody_is_at_work_there_when_it_goes(served: Served, shop: Path):

@@ -248,6 +248,14 @@ async def test_a_difference_has_committed_uncommitted_and_new_files(served: Serv
     assert not list(git_dir.glob("agor-*"))
 
 
+async def test_what_cannot_be_in_a_difference_does_not_hide_the_rest(served: Served, shop: Path):
+    worktree_id, path = await worktree(served, await registered(served, shop))
+    new_repository(path / "inner", commit=False)
+    (path / "new").write_text("new\n")
+    diff = await ask(served, "GET", f"/worktrees/{worktree_id}/diff", 200)
+    assert [each["path"] for each in diff["files"]] == ["new"]
+
+
 async def test_a_long_difference_is_cut_at_a_line_and_says_so(served: Served, shop: Path):
     worktree_id, path = await worktree(served, await registered(served, shop))
     (path / "long").write_text("0123456789\n" * 100_000)

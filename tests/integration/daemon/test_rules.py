@@ -11,9 +11,9 @@ import pytest
 
 from agor.client import Client
 from agor.daemon.services.principal import Principal
-from agor.daemon.store import users
+from agor.daemon.store import permissions, users
 from agor.daemon.store.base import Write
-from agor.daemon.store.rows import UserRow
+from agor.daemon.store.rows import PermissionRow, UserRow
 from agor.errors import Forbidden, NotFound
 from agor.protocol.api import Decision, DecisionRule, Permission
 from agor.protocol.methods import RequestPermissionParams
@@ -130,6 +130,40 @@ async def test_a_question_that_is_asked_again_gets_the_answer_that_it_had(folder
             questions.forget(task_id)
         found = await desk.daemon.permissions.page(desk.who, None, None, None, 10)
         assert [item.permission_id for item in found.items] == [event["data"]["permission_id"]]
+
+
+async def test_a_question_that_is_answered_while_it_is_looked_up_is_not_opened_again(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else it could be decided twice: the second answer would be stored over the first."""
+    async with desk_in(folder) as desk:
+        session = await desk.session()
+        task_id = await desk.prompt(session, [ask(), {"delay_ms": 60_000}])
+        asked = await desk.asked(session)
+        run = desk.daemon.runs.get(task_id)
+        assert run is not None
+        ((request_id,),) = await desk.daemon.store.read(
+            "SELECT request_id FROM permission_requests"
+        )
+        service = desk.daemon.permissions
+        find, by_request = service.questions.asked, permissions.by_request
+
+        async def read_slowly(*place: Any) -> PermissionRow | None:
+            row = await by_request(*place)
+            monkeypatch.setattr(service.questions, "asked", find)
+            await service.decide(desk.who, asked.permission_id, Decision(approved=False))
+            return row
+
+        # As if it was just being put when this one came to look.
+        monkeypatch.setattr(service.questions, "asked", lambda _: None)
+        monkeypatch.setattr(permissions, "by_request", read_slowly)
+        params = RequestPermissionParams(
+            session_token="t", task_id=task_id, request_id=request_id, tool_name="Bash",
+            tool_input={"command": "git status"},
+        )  # fmt: skip
+        answer = await soon(service.ask(run, params))
+        assert not answer.approved
+        assert service.questions.get(asked.permission_id) is None
 
 
 # ── two people ───────────────────────────────────────────────────────────────────────────────

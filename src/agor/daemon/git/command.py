@@ -38,6 +38,9 @@ _HARDENED = (
     "maintenance.auto=false",
     "commit.gpgSign=false",
     "color.ui=false",
+    # What is saved is on the disk before its folder goes; git leaves single objects to the kernel.
+    "core.fsync=committed",
+    "core.fsyncMethod=batch",
 )
 _ENVIRONMENT = {
     "LANG": "C",

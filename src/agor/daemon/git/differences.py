@@ -7,13 +7,11 @@ so that looking changes nothing that an agent could notice.
 from __future__ import annotations
 
 import asyncio
-import posixpath
-import secrets
 from dataclasses import dataclass
 
 from agor.daemon.git.command import Git
 from agor.daemon.git.names import shown
-from agor.daemon.git.saving import copy_index
+from agor.daemon.git.spare_index import spare_index
 
 _LOOK = 60.0
 _MOST_LISTED = 4 * 1024 * 1024
@@ -51,13 +49,13 @@ class Difference:
 
 async def difference(git: Git, base_commit: str, most_bytes: int) -> Difference:
     """Compare a worktree with a commit."""
-    git_dir = await git.text("rev-parse", "--absolute-git-dir")
     head = await git.text("rev-parse", "--verify", "HEAD")
-    spare = posixpath.join(git_dir, f"agor-{secrets.token_hex(8)}")
-    using = {"GIT_INDEX_FILE": spare}
-    try:
-        await copy_index(git, posixpath.join(git_dir, "index"), spare)
-        await git("add", "--intent-to-add", "--", ".", env=using, timeout=_LOOK)
+    async with spare_index(git, _LOOK) as using:
+        # One that cannot be added, as a repository without a commit, must not hide the others.
+        await git(
+            "add", "--intent-to-add", "--sparse", "--ignore-errors", "--", ".",
+            env=using, timeout=_LOOK, codes=(0, 1),
+        )  # fmt: skip
         listed = await git(
             "diff", "--raw", "--numstat", "-z", "--no-abbrev", *_PLAIN, base_commit, "--",
             env=using, timeout=_LOOK, max_output=_MOST_LISTED, may_be_cut=True,
@@ -67,8 +65,6 @@ async def difference(git: Git, base_commit: str, most_bytes: int) -> Difference:
             "diff", "--patch", *_PLAIN, base_commit, "--",
             env=using, timeout=_LOOK, max_output=most_bytes, may_be_cut=True,
         )  # fmt: skip
-    finally:
-        await git.shell(["rm", "-f", "--", spare, f"{spare}.lock"])
     return Difference(
         head=head,
         files=files[:_MOST_FILES],

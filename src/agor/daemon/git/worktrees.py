@@ -91,9 +91,7 @@ async def drop_branch(git: Git, branch: str, commit: str) -> bool:
     return ran.exit_code == 0
 
 
-async def drop_branch_if_safe(
-    git: Git, branch: str, base_commit: str, *, dry_run: bool = False
-) -> str | None:
+async def drop_branch_if_safe(git: Git, branch: str, *, dry_run: bool = False) -> str | None:
     """Delete a branch whose commits are all elsewhere as well; says why it was kept, if it was."""
     tip = await branch_tip(git, branch)
     if tip is None:
@@ -102,7 +100,8 @@ async def drop_branch_if_safe(
     where = next((each.path for each in listed if each.branch == branch), None)
     if where is not None:
         return f"it is checked out at {where}"
-    if tip != base_commit and await is_kept_by_others(git, tip, besides=branch) is None:
+    # Also if nothing was added: the branch that it began at may be gone, or be elsewhere by now.
+    if await is_kept_by_others(git, tip, besides=branch) is None:
         return "it has commits that are in no other branch and were not pushed"
     if dry_run or await drop_branch(git, branch, tip):
         return None

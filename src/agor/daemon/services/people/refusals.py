@@ -73,9 +73,17 @@ class Refusals:
         at = self.clock()
         if at - self._window < _WINDOW:
             return
-        unwritten, self._unwritten = self._unwritten, {}
         self._window = at
         self._written.clear()
+        self._write_counts()
+
+    async def finish(self) -> None:
+        """Write what was counted, also of a minute that is not over: the daemon ends."""
+        self._write_counts()
+        await self.settled()
+
+    def _write_counts(self) -> None:
+        unwritten, self._unwritten = self._unwritten, {}
         for action, counted in unwritten.items():
             self._write(
                 record(

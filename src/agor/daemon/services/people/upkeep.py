@@ -44,4 +44,4 @@ class Upkeep:
     async def finish(self) -> None:
         """Do it a last time, before the daemon ends."""
         await self.go_round()
-        await self._refusals.settled()
+        await self._refusals.finish()

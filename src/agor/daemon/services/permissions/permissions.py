@@ -104,8 +104,10 @@ class Permissions:
                 continue
             if row is None or row.status != "pending":
                 return None if row is None else answer_of(row)
-            # It was stored, and whoever put it did not live to see it.
-            return self.questions.get(row.permission_id) or self.questions.open(row, run.live)
+            # It may have been put and even answered while we read; else it was stored, and whoever
+            # put it did not live to see it.
+            known = self.questions.asked((params.task_id, params.request_id))
+            return known or self.questions.open(row, run.live)
 
     async def _put(
         self, live: LiveSession, params: RequestPermissionParams

@@ -24,10 +24,12 @@ PATH_MEMBERS = frozenset(
     ("file_path", "filePath", "path", "notebook_path", "absolute_path", "abs_path", "dir_path",
      "directory", "cwd", "workdir")
 )  # fmt: skip
-#: Members that let a call do more than others: a rule that does not name them does not allow it.
+#: Members that let a call do more than others: a rule that does not name them does not allow it,
+#: and neither does `acceptEdits`. The last two are a folder to be written to from now on.
 WIDENING = frozenset(
-    ("dangerouslyDisableSandbox", "with_escalated_permissions", "sandbox_permissions")
-)
+    ("dangerouslyDisableSandbox", "with_escalated_permissions", "sandbox_permissions",
+     "grantRoot", "grant_root")
+)  # fmt: skip
 
 _MISSING = object()
 
@@ -53,6 +55,11 @@ class Question(Struct, frozen=True, kw_only=True, dict=True):
             found = None if value is _MISSING else Reading(value, self.workspace)
             self._readings[name] = found
         return self._readings[name]
+
+    @property
+    def widening(self) -> list[str]:
+        """List what makes it more than a call like others."""
+        return [name for name in WIDENING if self.input.get(name)]
 
     @cached_property
     def whole_input(self) -> bytes:
@@ -180,8 +187,7 @@ class Rule:
     def _fits(self, question: Question) -> bool:
         if self.row.exact_input is not None:
             return question.whole_input == self.row.exact_input
-        widens = (name for name in WIDENING if question.input.get(name))
-        if not self.denies and any(name not in self._checks for name in widens):
+        if not self.denies and any(name not in self._checks for name in question.widening):
             return False
         for name, check in self._checks.items():
             reading = question.reading(name)

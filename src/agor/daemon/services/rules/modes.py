@@ -46,7 +46,7 @@ def keeps_rules_out(question: Question) -> bool:
 
 def _edits_inside(question: Question) -> bool:
     member = EDITING_TOOLS.get(question.tool)
-    if member is None:
+    if member is None or question.widening:
         return False
     value = question.input.get(member)
     named = _paths_of_changes(value) if member == "changes" else [value]

@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import posixpath
 
-#: What `git` itself runs or obeys: who may change a file there may have anything run later on.
-_GUARDED = ".git"
+#: What `git` and the agents themselves run or obey (hooks, servers, permissions of their own): who
+#: may change a file there may have anything run later on.
+_GUARDED = frozenset(
+    (".git", ".claude", ".codex", ".gemini", ".opencode", ".mcp.json", "opencode.json",
+     "opencode.jsonc")
+)  # fmt: skip
 
 
 def plain(path: str, workspace: str) -> str | None:
@@ -33,8 +37,8 @@ def below(path: str, folder: str) -> str | None:
 
 
 def is_guarded(path: str) -> bool:
-    """Tell whether a path goes into a `.git`."""
-    return _GUARDED in path.casefold().split("/")
+    """Tell whether a path goes into a `.git`, or to the settings of an agent."""
+    return not _GUARDED.isdisjoint(path.casefold().split("/"))
 
 
 def resolved(path: str, workspace: str) -> str:

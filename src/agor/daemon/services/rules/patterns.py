@@ -20,8 +20,9 @@ LONGEST = 4096
 _SHELL = frozenset(";&|<>$`(){}\\")
 _QUOTES = frozenset("'\"")
 _WORD = frozenset(" /")
-#: `..` as a part of a path, wherever in a text that is.
-_CLIMB = re.compile(r"(?:^|[\s/'\"=:,])\.\.(?=$|[\s/'\",:])")
+#: `..` as a part of a path, wherever in a text that is; or what a shell may find it by (`.?`).
+_CLIMB = re.compile(r"(?:^|[\s/'\"=:,])\.(?:\.(?=$|[\s/'\",:*])|[*?\[])")
+_QUOTE = re.compile("['\"]")
 _SPELLING = re.compile(r"\\([*\\])|(\*+)", re.DOTALL)
 _ADDRESS = re.compile(r"https?://")
 _PARTS_OF_ADDRESS = re.compile(r"[/?#;]")
@@ -103,7 +104,7 @@ class Strict:
         found = pieces(pattern)
         self._start = found[0] if found and isinstance(found[0], str) else ""
         self._texts = [piece for piece in found if isinstance(piece, str)]
-        self._climbs = len(_CLIMB.findall("".join(self._texts)))
+        self._climbs = _count_climbs("".join(self._texts))
         self._automaton = Automaton(list(steps)) if len(self._texts) < len(found) else None
 
     def fits(self, text: str) -> bool:
@@ -115,9 +116,14 @@ class Strict:
         # Most texts do not even have what the pattern spells: no need to read them step by step.
         if not all(part in text for part in self._texts):
             return False
-        if len(_CLIMB.findall(text)) > self._climbs:
+        if _count_climbs(text) > self._climbs:
             return False
         return self._automaton.fits(text)
+
+
+def _count_climbs(text: str) -> int:
+    """Count the ways up in a text: as it is, and as a shell has it, to which `.''.` is `..`."""
+    return max(len(_CLIMB.findall(each)) for each in (text, _QUOTE.sub("", text)))
 
 
 def for_text(pattern: str) -> Strict:

@@ -16,6 +16,17 @@ from agor.daemon.services.rules.patterns import LONGEST, Generous
 
 #: What stands between the commands of one line.
 _BETWEEN = re.compile(r"[;&|(){}`\r\n]+|\$\(")
+#: A line that goes on in the next one.
+_GOES_ON = re.compile(r"\\\r?\n")
+#: What may stand before the command itself, with single spaces: `FOO=1 sudo`, `then`, `sh -c`.
+_BEFORE = re.compile(
+    r"""\A(?:(?:if|then|elif|else|while|until|do|!|time|exec|command|nohup|env|sudo)[ ]
+    |[A-Za-z_][A-Za-z0-9_]*=(?:[^\s'"]|'[^']*'|"[^"]*")*[ ]
+    |(?:/[a-z/]*/)?(?:ba|da|k|z)?sh[ ](?:-[a-z]+[ ])+['"]?)+""",
+    re.VERBOSE,
+)
+#: What a command may be wrapped in and still be the same one.
+_WRAPPING = "'\"\\ "
 #: Commands of one value that are looked at closely, and how long a text may be to be taken apart.
 #: With more, whoever denies is right as soon as the words are there.
 _MOST_COMMANDS = 1000
@@ -71,8 +82,10 @@ class Reading:
         """Every command that may be in it, each on a line of its own, with single spaces."""
         found: dict[str, None] = {}
         for text in self._texts:
-            for command in _BETWEEN.split(text):
-                found[" ".join(command.split())] = None
+            for part in _BETWEEN.split(_GOES_ON.sub(" ", text)):
+                command = " ".join(part.split())
+                found[command] = None
+                found[_BEFORE.sub("", command, count=1).strip(_WRAPPING)] = None
         return "\n".join(("", *found, ""))
 
     def may_mean(self, pattern: Generous) -> bool:

@@ -18,6 +18,7 @@ from agor.daemon.services.workspaces.clones import Clones
 from agor.daemon.services.workspaces.git_turns import GitTurns
 from agor.daemon.services.workspaces.identities import Identities
 from agor.daemon.services.workspaces.removals import Removals
+from agor.daemon.services.workspaces.worktree_looks import is_there
 from agor.daemon.services.workspaces.worktrees import Worktrees
 from agor.daemon.store import repos, worktrees
 from agor.daemon.store.base import Store, Write
@@ -135,7 +136,7 @@ class OrphanSearch:
         if row.status == "removing":
             orphan.kind, orphan.detail = "half_removed", "it was being removed at a crash"
             return orphan
-        if (await git.at("/").shell(["test", "-d", row.path])).exit_code == 0:
+        if await is_there(git, row.path):
             return None
         mine = next((each for each in listed if each.path == row.path), None)
         elsewhere = next((each for each in listed[1:] if each.branch == row.branch), None)
@@ -161,17 +162,12 @@ class OrphanSearch:
         if row.status == "making":
             await self._worktrees.undo(git, row)
             return await worktrees.get(self._store, row.worktree_id) is None
-        there = (await git.at("/").shell(["test", "-d", row.path])).exit_code == 0
-        settled = (
-            worktrees.set_status(row.worktree_id, "ready")
-            if there
-            else worktrees.delete(row.worktree_id)
-        )
-        if not there:
-            # What it may still have in git's books is forgotten with it; its branch is safe.
-            await git("worktree", "remove", "--", row.path, codes=(0, 128))
-        await self._store.commit(Write([settled]))
-        return not there
+        if await is_there(git, row.path):
+            await self._store.commit(Write([worktrees.set_status(row.worktree_id, "ready")]))
+            return False
+        # As if its folder had been gone before: commits on no branch are kept, and it is noted.
+        await self._removals.remove_here(None, git, row)
+        return True
 
     async def _look_at_folder(self, git: Git, repo: RepoRow, each: Listed) -> Orphan:
         orphan = Orphan(
@@ -182,9 +178,9 @@ class OrphanSearch:
             orphan.detail, orphan.kept = "a worktree of somebody else's", "it is not yours"
         elif each.locked is not None:
             orphan.kept = "it is locked"
-        elif not each.prunable:
+        else:
             try:
-                lost = await self._removals.losses(git.at(each.path))
+                lost = await self._removals.losses(git, each)
                 orphan.kept = "; ".join(lost) or None
             except AgorError as error:
                 orphan.kept = error.message
@@ -206,7 +202,7 @@ class OrphanSearch:
                 kind="unknown_branch", branch=branch, repo_id=repo.repo_id,
                 detail="a branch of a worktree that is no more",
             )  # fmt: skip
-            orphan.kept = await drop_branch_if_safe(git, branch, "", dry_run=not prune)
+            orphan.kept = await drop_branch_if_safe(git, branch, dry_run=not prune)
             orphan.removed = prune and orphan.kept is None
             found.items.append(orphan)
 

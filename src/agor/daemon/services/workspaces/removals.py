@@ -13,8 +13,9 @@ from agor.daemon.git import worktrees as on_disk
 from agor.daemon.git.command import Git
 from agor.daemon.git.repository import Listed, is_kept_by_others
 from agor.daemon.git.saving import keep_commit, save
+from agor.daemon.git.spare_index import hidden_changes
 from agor.daemon.git.state import Changes, changes_in
-from agor.daemon.git.submodules import work_in_submodules
+from agor.daemon.git.submodules import has_submodules, work_in_submodules
 from agor.daemon.services.audit.records import record
 from agor.daemon.services.executors import Executors
 from agor.daemon.services.live import LiveSessions, Turn, outlast
@@ -80,12 +81,18 @@ class Removals:
             finally:
                 self._leaving.discard(worktree_id)
 
-    async def remove_here(self, who: Principal, git: Git, row: WorktreeRow) -> WorktreeRemoved:
-        """Remove a worktree, for somebody who has the turn at its repository."""
+    async def remove_here(
+        self, who: Principal | None, git: Git, row: WorktreeRow
+    ) -> WorktreeRemoved:
+        """Remove a worktree, for somebody who has the turn at its repository, or at a start."""
         return await self._remove(who, git, row, discard=False)
 
-    async def losses(self, inside: Git) -> list[str]:
-        """Say what is in a folder and nowhere else; raises `Conflict` for what cannot be saved."""
+    async def losses(self, git: Git, listed: Listed) -> list[str]:
+        """Say what a worktree has and nothing else; raises `Conflict` for what cannot be saved."""
+        if listed.prunable:
+            only_here = listed.branch is None and await _only_here(git, listed.head)
+            return [_on_no_branch(listed.head)] if only_here else []
+        inside = git.at(listed.path)
         return await self._losses(inside, await changes_in(inside))
 
     async def _empty(self, worktree_id: str) -> None:
@@ -104,7 +111,7 @@ class Removals:
             await self._executors.stop(session_id, "its worktree is removed")
 
     async def _remove(
-        self, who: Principal, git: Git, row: WorktreeRow, *, discard: bool
+        self, who: Principal | None, git: Git, row: WorktreeRow, *, discard: bool
     ) -> WorktreeRemoved:
         folder, detail, listed = await find_folder(git, row)
         if folder in ("locked", "moved", "unreadable"):
@@ -128,7 +135,11 @@ class Removals:
                 "commit under a hidden ref, which the answer names.",
             )
         # From here on it is carried through, whoever asked goes away or not.
-        carried = asyncio.ensure_future(self._carry_out(who, git, row, listed, changes, bool(lost)))
+        carried = asyncio.ensure_future(
+            self._carry_out(
+                who, git, row, listed, changes, is_there=folder == "there", is_lost=bool(lost)
+            )
+        )
         await outlast(carried)
         return carried.result()
 
@@ -141,6 +152,13 @@ class Removals:
             lost.append(
                 f"{changes.changed} changed and {changes.untracked} new files ({named}{more})"
             )
+        hidden = await hidden_changes(inside)
+        if hidden:
+            more = ", …" if len(hidden) > _MOST_NAMED else ""
+            lost.append(
+                f"{len(hidden)} changed files that git was told not to look at "
+                f"({', '.join(hidden[:_MOST_NAMED])}{more})"
+            )
         modules = await work_in_submodules(inside)
         if modules:
             raise Conflict(
@@ -148,16 +166,18 @@ class Removals:
                 hint="Commit and push it there first.",
             )
         if changes.branch is None and await _only_here(inside, changes.head):
-            lost.append(f"commits that no branch has (HEAD is at {changes.head})")
+            lost.append(_on_no_branch(changes.head))
         return lost
 
     async def _carry_out(
         self,
-        who: Principal,
+        who: Principal | None,
         git: Git,
         row: WorktreeRow,
         listed: Listed | None,
         changes: Changes,
+        *,
+        is_there: bool,
         is_lost: bool,
     ) -> WorktreeRemoved:
         await self._store.commit(Write([worktrees.set_status(row.worktree_id, "removing")]))
@@ -165,8 +185,8 @@ class Removals:
             saved = await self._save(git, row, listed, is_lost=is_lost)
             if listed is not None:
                 # Without force git looks again itself; submodules it refuses, changed or not.
-                has_modules = await _has_submodules(git.at(row.path)) if not saved else True
-                await on_disk.remove(git, row.path, force=bool(saved) or has_modules)
+                force = bool(saved) or (is_there and await has_submodules(git.at(row.path)))
+                await on_disk.remove(git, row.path, force=force)
         except BaseException:
             await self._store.commit(Write([worktrees.set_status(row.worktree_id, "ready")]))
             raise
@@ -200,6 +220,10 @@ class Removals:
         return await keep_commit(git, row.worktree_id, listed.head), listed.head
 
 
+def _on_no_branch(head: str | None) -> str:
+    return f"commits that no branch has (HEAD is at {head})"
+
+
 async def _only_here(git: Git, commit: str | None) -> bool:
     """Tell whether a commit that was checked out is in no branch."""
     return commit is not None and await is_kept_by_others(git, commit, besides=None) is None
@@ -207,13 +231,9 @@ async def _only_here(git: Git, commit: str | None) -> bool:
 
 async def _drop_branch(git: Git, row: WorktreeRow) -> str | None:
     try:
-        return await on_disk.drop_branch_if_safe(git, row.branch, row.base_commit)
+        return await on_disk.drop_branch_if_safe(git, row.branch)
     except GitFailed as error:
         return error.message
-
-
-async def _has_submodules(inside: Git) -> bool:
-    return (await inside.shell(["test", "-e", ".gitmodules"])).exit_code == 0
 
 
 _WHAT_TO_DO = {

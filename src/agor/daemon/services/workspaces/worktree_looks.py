@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 
-from agor.daemon.git.command import Git
+from agor.daemon.git.command import Git, reason
 from agor.daemon.git.differences import Difference
 from agor.daemon.git.repository import Listed, worktrees_of
 from agor.daemon.git.state import changes_in, disk_use, distance
 from agor.daemon.store.rows import WorktreeRow
 from agor.errors import GitFailed
+from agor.protocol.validation import quoted
 from agor.protocol.workspaces import (
     ChangedFile,
     Diff,
@@ -20,11 +21,26 @@ from agor.protocol.workspaces import (
 )
 
 
+async def is_there(git: Git, path: str) -> bool:
+    """Tell whether a folder is there; raises `GitFailed` if that cannot be told."""
+    looked = await git.at("/").shell(["stat", "--dereference", "--format=%F", "--", path])
+    if looked.exit_code == 0:
+        return looked.stdout.strip() == b"directory"
+    why = reason(looked)
+    # A home that may not be entered, or a disk that does not answer, is not an empty one.
+    if not why.endswith(("No such file or directory", "Not a directory")):
+        raise GitFailed(
+            f"{git.identity.name} cannot look at {quoted(path)}: {why}",
+            hint="Is it the folder of another Unix user, or on a disk that is away?",
+        )
+    return False
+
+
 async def find_folder(git: Git, row: WorktreeRow) -> tuple[FolderState, str | None, Listed | None]:
     """Tell where a worktree's folder is, what is to be said of that, and what git has of it."""
     listed = await worktrees_of(git)
     mine = next((each for each in listed if each.path == row.path), None)
-    there = (await git.at("/").shell(["test", "-d", row.path])).exit_code == 0
+    there = await is_there(git, row.path)
     if mine is not None and mine.locked is not None:
         why = f"locked: {mine.locked or 'nobody said why'}"
         return "locked", why if there else f"{why}; and the folder is gone", mine
