@@ -119,7 +119,6 @@ def test_a_wrong_name_is_refused_with_the_allowed_ones_and_a_near_match(config, 
         ("execution.max_executors", "-5", "a whole number from 1 to 10000"),
         ("execution.use_executor", "maybe", "true or false"),
         ("log.level", "loud", "debug, info, warning or error"),
-        ("daemon.host", "0.0.0.0", "127.0.0.1"),
         ("execution.limits.memory", "1", "from 16M"),
     ],
 )

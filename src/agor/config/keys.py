@@ -172,7 +172,7 @@ class CredentialsConfig:
     master_key: str = _key(
         "file",
         Choice("file", "environment", "command"),
-        "where the master key is: a file, the variable AGOR_MASTER_KEY, or what a command prints",
+        "where the master key is: a file, AGOR_MASTER_KEY, or what a command prints",
     )
     key_file: str = _key(
         "{home}/master.key", FilePath(), "the file; made at first need, readable by its owner only"
