@@ -248,7 +248,7 @@ async def test_a_repository_in_the_place_of_a_file_is_never_thrown_away(served: 
     assert (path / "file" / "file").exists()
 
 
-@pytest.mark.parametrize("where", ["stashed", "of another branch"])
+@pytest.mark.parametrize("where", ["stashed", "of another branch", "gone"])
 async def test_work_that_a_submodule_does_not_show_is_never_thrown_away(
     served: Served, shop: Path, tmp_path: Path, where: str
 ):
@@ -260,6 +260,9 @@ async def test_work_that_a_submodule_does_not_show_is_never_thrown_away(
     if where == "stashed":
         (path / "sub" / "file").write_text("stashed\n")
         git(path / "sub", "stash")
+    elif where == "gone":
+        add_commit(path / "sub", "work", "x\n")
+        path.rename(tmp_path / "away")
     else:
         add_commit(path / "sub", "work", "x\n")
         git(path, "submodule", "--quiet", "deinit", "-f", "sub")
@@ -268,6 +271,18 @@ async def test_work_that_a_submodule_does_not_show_is_never_thrown_away(
         problem = await ask(served, "DELETE", f"/worktrees/{worktree_id}{query}", 409)
         assert "sub (" in problem["detail"]
         assert "not pushed" in problem["detail"]
+
+
+async def test_a_worktree_that_is_gone_is_forgotten_with_submodules_that_were_pushed(
+    served: Served, shop: Path, tmp_path: Path
+):
+    module = new_repository(tmp_path / "module")
+    worktree_id, path = await worktree(served, await registered(served, shop))
+    git(path, "-c", "protocol.file.allow=always", "submodule", "add", "-q", str(module), "sub")
+    git(path, "commit", "-q", "-m", "with a module")
+    path.rename(tmp_path / "away")
+    await ask(served, "DELETE", f"/worktrees/{worktree_id}", 200)
+    assert len(git(shop, "worktree", "list").splitlines()) == 1
 
 
 async def test_nobody_is_at_work_there_when_it_goes(served: Served, shop: Path):

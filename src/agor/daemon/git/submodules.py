@@ -22,6 +22,13 @@ _GITLINK = b"160000 "
 #: What is only here. The stash is a ref of its own; a pattern without [] would stand for a folder.
 _OURS = ("HEAD", "--branches", "--glob=refs/stas[h]", "--not", "--remotes")
 
+#: Finds what git keeps of the worktree in a folder, in whatever it has named it.
+_FIND_BOOK = """
+for file in "$1"/worktrees/*/gitdir; do
+    [ "$(cat "$file")" != "$2/.git" ] || dirname "$file"
+done
+"""
+
 
 async def has_submodules(git: Git) -> bool:
     """Tell whether git would call it a worktree with submodules."""
@@ -36,16 +43,19 @@ async def work_in_submodules(git: Git, depth: int = 0) -> list[str]:
         for path in paths[:_MOST]
         if (why := await _work_in(git, path, depth)) is not None
     ]
-    kept = await _kept(git)
-    for name, folder in list(kept.items())[:_MOST]:
-        # One that is checked out was named already.
-        if any(each.startswith(f"{name} (") for each in busy):
-            continue
-        if (why := await _not_pushed(git, f"--git-dir={folder}")) is not None:
-            busy.append(f"{name} ({why})")
-    if (more := max(len(paths), len(kept)) - _MOST) > 0:
+    if (more := len(paths) - _MOST) > 0:
         busy.append(f"{more} more that were not looked into")
-    return busy
+    # One that is checked out was named already.
+    kept = await _work_kept(git, await _kept(git))
+    return busy + [each for each in kept if each not in busy]
+
+
+async def work_of_gone(git: Git, path: str) -> list[str]:
+    """Name those of a worktree whose folder is gone: git has their commits until it forgets it."""
+    common = await git.text("rev-parse", "--path-format=absolute", "--git-common-dir")
+    found = await git.shell(["sh", "-c", _FIND_BOOK, "sh", common, path])
+    book = shown(found.stdout).rstrip("\n")
+    return await _work_kept(git, await _kept_in(git, f"{book}/modules")) if book else []
 
 
 async def _paths(git: Git) -> list[bytes]:
@@ -70,10 +80,26 @@ def _links(staged: bytes) -> list[bytes]:
 async def _kept(git: Git) -> dict[str, str]:
     """Find the repositories of submodules that git keeps beside the worktree's index, by name."""
     modules = await git.text("rev-parse", "--path-format=absolute", "--git-path", "modules")
+    return await _kept_in(git, modules)
+
+
+async def _kept_in(git: Git, modules: str) -> dict[str, str]:
     script = 'test ! -d "$1" || find "$1" -type d -name objects -prune -print0'
     ran = await git.shell(["sh", "-c", script, "sh", modules])
     found = [posixpath.dirname(each) for each in shown(ran.stdout).split("\0") if each]
     return {posixpath.relpath(folder, modules): folder for folder in found}
+
+
+async def _work_kept(git: Git, kept: dict[str, str]) -> list[str]:
+    busy = [
+        f"{name} ({why})"
+        for name, folder in list(kept.items())[:_MOST]
+        # The folder that it says it is checked out in may be gone: another one will do.
+        if (why := await _not_pushed(git, f"--git-dir={folder}", "--work-tree=.")) is not None
+    ]
+    if (more := len(kept) - _MOST) > 0:
+        busy.append(f"{more} more that were not looked into")
+    return busy
 
 
 async def _work_in(git: Git, raw: bytes, depth: int) -> str | None:

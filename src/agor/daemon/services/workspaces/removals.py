@@ -15,7 +15,7 @@ from agor.daemon.git.repository import Listed, is_kept_by_others
 from agor.daemon.git.saving import keep_commit, save
 from agor.daemon.git.spare_index import hidden_changes
 from agor.daemon.git.state import Changes, changes_in
-from agor.daemon.git.submodules import has_submodules, work_in_submodules
+from agor.daemon.git.submodules import has_submodules, work_in_submodules, work_of_gone
 from agor.daemon.services.audit.records import record
 from agor.daemon.services.executors import Executors
 from agor.daemon.services.live import LiveSessions, Turn, outlast
@@ -90,6 +90,7 @@ class Removals:
     async def losses(self, git: Git, listed: Listed) -> list[str]:
         """Say what a worktree has and nothing else; raises `Conflict` for what cannot be saved."""
         if listed.prunable:
+            _refuse(await work_of_gone(git, listed.path))
             only_here = listed.branch is None and await _only_here(git, listed.head)
             return [_on_no_branch(listed.head)] if only_here else []
         inside = git.at(listed.path)
@@ -126,6 +127,8 @@ class Removals:
                 f"{quoted(row.path)} has too many changes to be looked at in time",
                 hint="Commit or clean up there first.",
             )
+        if folder == "gone":
+            _refuse(await work_of_gone(git, row.path))
         lost = [] if folder == "gone" else await self._losses(inside, changes)
         if lost and not discard:
             raise Conflict(
@@ -159,12 +162,7 @@ class Removals:
                 f"{len(hidden)} changed files that git was told not to look at "
                 f"({', '.join(hidden[:_MOST_NAMED])}{more})"
             )
-        modules = await work_in_submodules(inside)
-        if modules:
-            raise Conflict(
-                f"submodules have work in them that cannot be saved: {', '.join(modules)}",
-                hint="Commit and push it there first.",
-            )
+        _refuse(await work_in_submodules(inside))
         if changes.branch is None and await _only_here(inside, changes.head):
             lost.append(_on_no_branch(changes.head))
         return lost
@@ -218,6 +216,15 @@ class Removals:
             return None
         assert listed.head is not None
         return await keep_commit(git, row.worktree_id, listed.head), listed.head
+
+
+def _refuse(modules: list[str]) -> None:
+    if modules:
+        raise Conflict(
+            f"submodules have work in them that cannot be saved: {', '.join(modules)}",
+            hint="Commit and push it there first. Of a worktree whose folder is gone, git has them "
+            "in worktrees/NAME/modules of its own files.",
+        )
 
 
 def _on_no_branch(head: str | None) -> str:
