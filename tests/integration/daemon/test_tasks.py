@@ -122,7 +122,7 @@ async def test_a_task_that_cannot_begin_fails_with_the_reason(folder: Path):
         session = await desk.session()
         desk.workspace.rmdir()
         task = await desk.ended(session, await desk.prompt(session, "x"))
-        assert (task.status, task.error and task.error.code) == ("failed", "invalid_params")
+        assert (task.status, task.error and task.error.code) == ("failed", "workspace_unreachable")
         desk.workspace.mkdir()
         assert (await desk.ended(session, await desk.prompt(session, "y"))).status == "completed"
 

@@ -9,12 +9,22 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
+from agor.daemon.services.audit.records import DAEMON, STRANGER
 from agor.daemon.services.principal import Principal
 from agor.daemon.store.rows import UserRow
 from agor.environments.identity import UnixIdentity
 from agor.errors import Conflict, Forbidden, UnknownUser, Unprocessable
 from agor.protocol.people import Role
 from agor.protocol.validation import quoted
+
+
+def check_name(name: str) -> None:
+    """Refuse names that mean somebody else in the audit log."""
+    if name.lower() in (DAEMON, STRANGER):
+        raise Unprocessable(
+            f"body.name: {quoted(name)} is what the audit log calls whoever is no user",
+            hint="Choose another name.",
+        )
 
 
 def check_may_touch(who: Principal, whom: UserRow) -> None:

@@ -13,12 +13,13 @@ import msgspec
 from msgspec import UNSET
 
 from agor.daemon.services import access, views
-from agor.daemon.services.audit.records import DAEMON, STRANGER, record
+from agor.daemon.services.audit.records import record
 from agor.daemon.services.live import outlast
 from agor.daemon.services.people.account_rules import (
     check_may_give,
     check_may_share,
     check_may_touch,
+    check_name,
     check_not_oneself,
     check_owner_stays,
     check_unix_user,
@@ -82,11 +83,7 @@ class Accounts:
     async def add(self, who: Principal, new: NewUser) -> User:
         """Add somebody."""
         _check_may_add(who, new)
-        if normal(new.name) in (DAEMON, STRANGER):
-            raise Unprocessable(
-                f"body.name: {quoted(new.name)} is what the audit log calls whoever is no user",
-                hint="Choose another name.",
-            )
+        check_name(new.name)
         if new.unix_username is not None:
             await asyncio.to_thread(check_unix_user, new.unix_username)
         password = None if new.password is None else await self._passwords.hash(new.password)
