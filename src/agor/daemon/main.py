@@ -97,7 +97,7 @@ class Daemon(Parts):
         """Serve the API for as long as the block lasts; gives its URL."""
         async with self.working(host):
             server = ApiServer(self.app(api_settings(self._config, host)))
-            bound = await server.start(host, port)
+            bound = await server.start(host, port, can_sign_in=self.people.can_sign_in)
             try:
                 yield f"http://{_in_url(host)}:{bound}"
             finally:

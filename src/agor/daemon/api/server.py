@@ -18,6 +18,7 @@ import structlog
 import uvicorn
 
 from agor.daemon.api.app import App
+from agor.daemon.api.gate import check_host
 from agor.daemon.api.http_protocol import HttpProtocol
 from agor.daemon.api.websocket_protocol import WebSocketProtocol
 from agor.errors import SocketInUse, SocketUnusable
@@ -49,8 +50,12 @@ class ApiServer:
         self._server: uvicorn.Server | None = None
         self._ticking: asyncio.Task[None] | None = None
 
-    async def start(self, host: str, port: int) -> int:
-        """Listen, and answer from now on; tells the port, for who asked for any (0)."""
+    async def start(self, host: str, port: int, *, can_sign_in: bool = False) -> int:
+        """Listen, and answer from now on; tells the port, for who asked for any (0).
+
+        Beyond this machine only if there is somebody who could sign in.
+        """
+        check_host(host, can_sign_in=can_sign_in)
         listener = bind(host, port)
         config = _config(self._app)
         server = uvicorn.Server(config)
