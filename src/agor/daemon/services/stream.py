@@ -25,6 +25,7 @@ from agor.protocol.events import (
     decode_event,
 )
 from agor.protocol.methods import ReportMessageParams
+from agor.protocol.validation import UNREADABLE, name_the_field
 
 _MARKS = (BlockStart, BlockUpdate, BlockComplete, TaskResult)
 
@@ -91,4 +92,9 @@ def _on_one_line(data: Raw) -> Raw:
     """Spell JSON without what is white space to it and the end of a line to others."""
     if b"\r" not in bytes(data):
         return data
-    return Raw(msgspec.json.encode(msgspec.json.decode(data)))
+    try:
+        return Raw(msgspec.json.encode(msgspec.json.decode(data)))
+    except (*UNREADABLE, ValueError) as error:
+        # As it is it may be passed on, and not by somebody who has to read it: too long a number,
+        # or half a character.
+        raise InvalidParams(name_the_field(error, "params.event_data")) from None
