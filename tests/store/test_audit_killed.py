@@ -14,7 +14,7 @@ from agor.daemon.store.checking import follow
 from tests.store.auditing import SIZES
 
 #: On PostgreSQL only the daemon's end is killed here; its server is in test_audit_outages.
-KILLS = {"sqlite": 55, "postgresql": 12}
+KILLS = {"sqlite": 25, "postgresql": 8}
 
 
 def acknowledged(url: str, lines: int) -> dict[str, int]:

@@ -141,10 +141,10 @@ async def test_a_full_disk_stops_nothing_for_good(folder: Path):
         filler = disk / "filler"
 
         def fill() -> None:
-            with filler.open("wb") as file, contextlib.suppress(OSError):
-                while True:
-                    file.write(b"\0" * 65536)
-                    file.flush()
+            # Unbuffered: what does not fit must not come again when it is closed.
+            with contextlib.suppress(OSError), filler.open("wb", buffering=0) as file:
+                while file.write(b"\0" * 65536):
+                    pass
 
         try:
             daemon.start()

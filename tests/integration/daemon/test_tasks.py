@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from agor.daemon.services.stamps import now
 from agor.daemon.store.base import Write
 from agor.errors import Conflict, NotFound, PoolExhausted, Unprocessable
 from agor.protocol.api import NewSession, SessionChange, TaskMove, TaskStop
+from tests.contract.waiting import until
 from tests.integration.daemon.in_process import desk_in, soon
 
 #: The process in between gives what was said the time to leave.
@@ -158,6 +160,9 @@ async def test_who_comes_when_all_places_and_all_waiting_places_are_taken_is_tol
         asked = await desk.asked(busy)
         waits = await desk.prompt(waiting, "in turn")
         await desk.status(waiting, waits, "dispatching")
+        # Before it waits for a place, its folder is looked at.
+        pool: Any = desk.daemon.executors
+        await until(lambda: pool._places.waiting == 1)
         with pytest.raises(PoolExhausted):
             await desk.prompt(third, "too much")
         await desk.decide(asked.permission_id, approved=False, reason="no")

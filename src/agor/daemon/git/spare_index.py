@@ -67,8 +67,11 @@ def _hidden(listed: bytes) -> set[bytes]:
 
 
 async def _copy(git: Git, index: str, spare: str) -> None:
-    """Copy it as it is: what git knows of unchanged files there saves reading them all."""
-    script = 'test ! -e "$1" || cp -- "$1" "$2"'
+    """Copy it as it is: what git knows of unchanged files there saves reading them all.
+
+    With its time: by that git knows of which files it cannot be sure, since they changed with it.
+    """
+    script = 'test ! -e "$1" || cp -p -- "$1" "$2"'
     copied = await git.shell(["sh", "-c", script, "sh", index, spare], timeout=THOROUGH)
     if copied.exit_code != 0 or copied.cut is not None:
         raise GitFailed(
