@@ -107,7 +107,10 @@ class Parts:
         self.tasks = Tasks(self.store, self.lives, self.executors, self.dispatcher.kick)
         self.task_stops = TaskStops(self.store, self.lives, self.runs, self.executors, self.stopper)
         self.shares = Shares(self.store, self.lives, self.people, self.revocations)
-        self.departures = Departures(self.people, self.task_stops, self.revocations)
+        self.departures = Departures(
+            self.people, self.executors, self.workspaces.identities.of, self.task_stops,
+            self.revocations,
+        )  # fmt: skip
         self.conversations = Conversations(self.store, self.lives)
         self.receipts = Receipts(self.store)
         self.feed = Feed(self.lives.channel_for)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import uvloop
 
+from agor import logs
 from agor.config.keys import build
 from agor.daemon.api.server import ApiServer
 from agor.daemon.api.settings import ApiSettings
@@ -23,6 +24,8 @@ from agor.protocol.people import NewToken, NewUser
 
 
 async def main() -> None:
+    # Standard output is for whoever runs us.
+    logs.configure("info", "console")
     told = json.loads(sys.stdin.readline())
     home = Home(Path(told["home"]))
     home.prepare()
@@ -30,9 +33,12 @@ async def main() -> None:
     async with daemon.working() as owner:
         tokens = {"owner": home.token()}
         for name, (role, unix_username) in told["people"].items():
-            new = NewUser(name=name, role=role, unix_username=unix_username)
-            person = await daemon.accounts.add(owner, new)
-            who = principal(daemon.people.get(person.user_id))
+            row = daemon.people.named(name)
+            if row is None:
+                new = NewUser(name=name, role=role, unix_username=unix_username)
+                person = await daemon.accounts.add(owner, new)
+                row = daemon.people.get(person.user_id)
+            who = principal(row)
             tokens[name] = (await daemon.api_tokens.make(who, NewToken(name="test"))).token
         server = ApiServer(daemon.app(ApiSettings()))
         port = await server.start("127.0.0.1", 0)

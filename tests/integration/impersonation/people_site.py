@@ -22,8 +22,16 @@ _DRIVER = Path(__file__).with_name("daemon_driver.py")
 class PeopleSite:
     """The daemon, as its people see it."""
 
-    def __init__(self, site: Site, port: int, home: Path, tokens: dict[str, str]) -> None:
+    def __init__(
+        self,
+        site: Site,
+        process: subprocess.Popen[bytes],
+        port: int,
+        home: Path,
+        tokens: dict[str, str],
+    ) -> None:
         self.site = site
+        self.process = process
         self.home = home
         self.port = port
         self.tokens = tokens
@@ -88,7 +96,7 @@ def people_site(site: Site, **config: Any) -> Iterator[PeopleSite]:
             line = process.stdout.readline()
             assert line, Path(log.name).read_text()
             answer = json.loads(line)
-            yield PeopleSite(site, answer["port"], home, answer["tokens"])
+            yield PeopleSite(site, process, answer["port"], home, answer["tokens"])
         finally:
             process.stdin.close()
             process.wait(PATIENCE)

@@ -5,8 +5,11 @@ By any route of the interface, and from inside an executor. Worktrees are in `te
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Iterator
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +17,8 @@ import pytest
 
 from agor.daemon.api.routes import ROUTES
 from tests.integration.impersonation.people_site import PeopleSite, people_site
-from tests.integration.unix_users import TestUser
+from tests.integration.processes import PATIENCE
+from tests.integration.unix_users import TestUser, processes_of, status_of
 
 KEYS = {"anna": "sk-of-anna-0123456789", "ben": "sk-of-ben-9876543210"}
 #: Prints what it could get at, a line each; what it could not is silent.
@@ -93,10 +97,10 @@ def fetched(daemon: PeopleSite, who: str, session_id: str) -> dict[str, Any]:
     """Have a session's agent ask for the key; the end of its task."""
     script = json.dumps([{"key": "ANTHROPIC_API_KEY"}])
     task = daemon.made(who, f"/sessions/{session_id}/prompt", prompt=script)
-    while True:
-        told: dict[str, Any] = daemon.ask(who, "GET", f"/tasks/{task['task_id']}").json()
-        if told["ended_at"] is not None:
-            return told
+    path = f"/tasks/{task['task_id']}"
+    until(lambda: daemon.ask(who, "GET", path).json()["ended_at"] is not None)
+    told: dict[str, Any] = daemon.ask(who, "GET", path).json()
+    return told
 
 
 def test_each_ones_agent_gets_their_own_key_also_when_the_other_prompts(daemon, anna, ben):
@@ -134,3 +138,35 @@ def test_neither_reaches_the_others_things_by_any_route(daemon, anna, ben):
         text = daemon.ask("ben", "GET", f"{path}?whose=all" if path == "/sessions" else path).text
         for hers in (session_id, task_id, annas_id, str(anna.home), "6789"):
             assert hers not in text, path
+
+
+def names_of(user: TestUser) -> set[str]:
+    """The names of what runs as a user now."""
+    return {status_of(pid).get("Name", "").strip() for pid in processes_of(user.uid)}
+
+
+def until(happened: Callable[[], object]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not happened():
+        assert time.monotonic() < deadline
+
+
+def test_a_daemon_that_was_killed_leaves_nobody_in_executors_of_who_they_were(site, anna, ben):
+    """It was killed between storing another Unix user for somebody and ending what they had."""
+    with people_site(site) as daemon:
+        session_id = begin(daemon, "anna", anna)
+        script = json.dumps([{"text": "on"}, {"run": ["sleep", "1000"]}])
+        task = daemon.made("anna", f"/sessions/{session_id}/prompt", prompt=script)
+        until(lambda: "sleep" in names_of(anna))
+        daemon.process.kill()
+        daemon.process.wait()
+    with contextlib.closing(sqlite3.connect(daemon.home / "agor.db")) as database, database:
+        database.execute("UPDATE users SET unix_username = ? WHERE name = 'anna'", (ben.name,))
+    with people_site(site) as daemon:
+        path = f"/tasks/{task['task_id']}"
+        until(lambda: daemon.ask("anna", "GET", path).json()["ended_at"] is not None)
+        told = daemon.ask("anna", "GET", path).json()
+        assert (told["status"], told["error"]["message"]) == (
+            "stopped", "anna is another Unix user now",
+        )  # fmt: skip
+        assert "sleep" not in names_of(anna)

@@ -8,14 +8,18 @@ that ends in between goes on with this when it starts.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 import structlog
 
+from agor.daemon.services.executors import Executors
 from agor.daemon.services.people.people import People
 from agor.daemon.services.people.revocations import Lost, Revocations
 from agor.daemon.services.task_stops import TaskStops
 from agor.daemon.store.rows import UserRow
-from agor.errors import StoreUnavailable
+from agor.environments.identity import UnixIdentity
+from agor.errors import AgorError, StoreUnavailable
+from agor.protocol.api import ExecutorInfo
 
 log = structlog.get_logger("agor.people")
 
@@ -26,8 +30,17 @@ _PAUSE = 1.0
 class Departures:
     """Ends what people may not have any more."""
 
-    def __init__(self, people: People, stops: TaskStops, revocations: Revocations) -> None:
+    def __init__(
+        self,
+        people: People,
+        executors: Executors,
+        unix_user_of: Callable[[str], UnixIdentity],
+        stops: TaskStops,
+        revocations: Revocations,
+    ) -> None:
         self._people = people
+        self._executors = executors
+        self._unix_user_of = unix_user_of
         self._stops = stops
         self._revocations = revocations
         self._work: dict[str, asyncio.Task[None]] = {}
@@ -39,6 +52,17 @@ class Departures:
         for row in self._people.everybody():
             if row.disabled_at is not None:
                 self._begin(row.user_id, _gone(row))
+        for each in self._executors.describe():
+            if not self._is_theirs(each):
+                self._begin(each.user_id, _another(self._people.get(each.user_id)))
+
+    def _is_theirs(self, executor: ExecutorInfo) -> bool:
+        """Tell whether an executor that was taken back runs as who its person is now."""
+        try:
+            return self._unix_user_of(executor.user_id).name == executor.unix_user
+        except AgorError:
+            # They are nobody here any more.
+            return False
 
     def _changed(self, before: UserRow, row: UserRow) -> None:
         # Whoever may still look comes back at once, as who they are now.
@@ -46,7 +70,7 @@ class Departures:
         if row.disabled_at is not None:
             self._begin(row.user_id, _gone(row))
         elif row.unix_username != before.unix_username:
-            self._begin(row.user_id, f"{row.name} is another Unix user now")
+            self._begin(row.user_id, _another(row))
 
     def _begin(self, user_id: str, why: str) -> None:
         if (earlier := self._work.pop(user_id, None)) is not None:
@@ -77,6 +101,10 @@ class Departures:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _another(row: UserRow) -> str:
+    return f"{row.name} is another Unix user now"
 
 
 def _gone(row: UserRow) -> str:

@@ -38,7 +38,7 @@ class WorkspaceParts:
         settings: PoolSettings,
         home: Path,
     ) -> None:
-        identities = Identities(people, settings, home)
+        identities = self.identities = Identities(people, settings, home)
         reach, turns = Reach(), GitTurns()
         self._clones = Clones(store, identities)
         self.repos = Repos(store, identities, reach, turns, self._clones)
