@@ -29,7 +29,7 @@ class Client:
         self.connection = Connection(self.handle, writer, reader, listening=False)
 
     async def handle(
-        self, method: str, params: dict[str, Any], is_notification: bool
+        self, method: str, params: Any, is_notification: bool
     ) -> dict[str, Any] | None:
         match method:
             case "report_message" if is_notification:

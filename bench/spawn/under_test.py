@@ -14,8 +14,9 @@ import signal
 import sys
 import time
 
-from agor.agents.base import Agent, Turn
+from agor.agents.base import Agent
 from agor.agents.registry import AGENTS
+from agor.agents.turn import Turn
 from agor.executor.main import main
 from agor.protocol.methods import AgentInfo
 

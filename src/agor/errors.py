@@ -8,6 +8,16 @@
     ├── SocketUnusable           a socket path or descriptor that cannot be served or reached
     │   └── SocketInUse
     ├── AgentFailed              the agent itself gave up
+    │   ├── AgentMissing         … its program is not installed here
+    │   ├── AgentEnded           … its program ended in the middle of a turn
+    │   ├── NoTranscript         … it keeps no record of that conversation here
+    │   └── ProviderFailed       … who runs the model could not, or would not, answer
+    │       ├── BadApiKey        … the key is not taken
+    │       ├── RateLimited      … too much at once
+    │       ├── QuotaExhausted   … nothing is left of the account
+    │       ├── ProviderOverloaded … it is too busy
+    │       ├── ContextFull      … the conversation is longer than the model can hold
+    │       └── NoSuchModel      … there is no model of that name
     ├── EnvironmentFailed        an environment could not do what it was asked
     │   ├── NoSuchFile
     │   ├── CommandTimedOut
@@ -96,6 +106,66 @@ class AgentFailed(AgorError):
     """The agent gave up on its task."""
 
     code = "agent_failed"
+
+
+class AgentMissing(AgentFailed):
+    """The agent's program is not installed where it should run."""
+
+    code = "agent_missing"
+
+
+class AgentEnded(AgentFailed):
+    """The agent's program ended in the middle of a turn."""
+
+    code = "agent_ended"
+
+
+class NoTranscript(AgentFailed):
+    """The agent has no record of this conversation here."""
+
+    code = "no_transcript"
+
+
+class ProviderFailed(AgentFailed):
+    """Who runs the model could not, or would not, answer."""
+
+    code = "provider_failed"
+
+
+class BadApiKey(ProviderFailed):
+    """The provider does not take the key."""
+
+    code = "bad_api_key"
+
+
+class RateLimited(ProviderFailed):
+    """The provider was asked for too much at once."""
+
+    code = "rate_limited"
+
+
+class QuotaExhausted(ProviderFailed):
+    """Nothing is left of what the account may use."""
+
+    code = "quota_exhausted"
+
+
+class ProviderOverloaded(ProviderFailed):
+    """The provider is too busy now."""
+
+    code = "provider_overloaded"
+
+
+class ContextFull(ProviderFailed):
+    """The conversation is longer than the model can hold."""
+
+    code = "context_full"
+
+
+class NoSuchModel(ProviderFailed):
+    """The provider has no model of this name, or not for this key."""
+
+    code = "no_such_model"
 
 
 class BadConfig(BadInput):

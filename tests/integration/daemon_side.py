@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
+from agor.errors import HandlerFailed
 from agor.protocol.events import BlockDelta, Event, TaskResult, decode_event
 from agor.protocol.methods import (
     ACK_MESSAGES,
@@ -65,6 +66,8 @@ class Daemon:
         self.withdrawn: list[RequestPermissionParams] = []
         self.key_requests: list[GetApiKeyParams] = []
         self.keys: dict[str, str] = {}
+        #: Where the provider is that takes the keys.
+        self.base_url: str | None = None
         #: What to answer to a permission request; none means that nobody answers.
         self.decide: Decide | None = None
         self._news = asyncio.Event()
@@ -202,7 +205,16 @@ class Daemon:
     def _key(self, request: GetApiKeyParams) -> GetApiKeyResult:
         self.key_requests.append(request)
         self._news.set()
-        return GetApiKeyResult(api_key=self.keys[request.credential_key])
+        for name in (request.credential_key, *request.or_else):
+            if name in self.keys:
+                return GetApiKeyResult(
+                    api_key=self.keys[name], base_url=self.base_url, credential_key=name
+                )
+        raise HandlerFailed(
+            f"there is no such credential: {request.credential_key!r}",
+            hint=f"add one with `agor credential set {request.credential_key}`",
+            code="no_such_credential",
+        )
 
 
 @contextlib.asynccontextmanager

@@ -9,6 +9,7 @@ from typing import get_args, get_type_hints
 
 import pytest
 
+from agor.executor.conversations import Conversations
 from agor.executor.delivery import Delivery
 from agor.executor.prompts import TRANSITIONS, TaskRun, TaskState
 from agor.protocol.events import TaskResult
@@ -36,7 +37,7 @@ async def task_in(state: TaskState) -> TaskRun:
         prompt="hello",
         cwd="/",
     )
-    run = TaskRun(params, Delivery(1000))
+    run = TaskRun(params, Delivery(1000), Conversations())
     run.result.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await run.result

@@ -31,19 +31,59 @@ def kill_all_groups() -> None:
         _signal_group(group, signal.SIGKILL)
 
 
-class Child:
-    """A running child; standard error goes where standard output goes."""
+class Group:
+    """A running child that leads a process group of its own, and its end."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
-        assert process.stdout is not None
         self._loop = asyncio.get_running_loop()
         self._process = process
-        self._stdout = process.stdout
-        os.set_blocking(self._stdout.fileno(), False)
         _live_groups.add(process.pid)
         self._exited: asyncio.Future[int] = self._loop.create_future()
         self._pidfd = os.pidfd_open(process.pid)
         self._loop.add_reader(self._pidfd, self._on_exit)
+
+    @property
+    def pid(self) -> int:
+        """Its number, which is its group's as well."""
+        return self._process.pid
+
+    @property
+    def exited(self) -> bool:
+        """Whether it has ended."""
+        return self._exited.done()
+
+    async def wait(self) -> int:
+        """Wait for its end: the exit code, or minus the signal that killed it."""
+        return await asyncio.shield(self._exited)
+
+    async def stop(self) -> None:
+        """End it and its process group: TERM, then KILL."""
+        _signal_group(self._process.pid, signal.SIGTERM)
+        await asyncio.wait((self._exited,), timeout=_TERM_GRACE)
+        # Even if the leader ended, others of its group may not have.
+        _signal_group(self._process.pid, signal.SIGKILL)
+        await self.wait()
+        _live_groups.discard(self._process.pid)
+        self._process.wait()
+        os.close(self._pidfd)
+
+    def _on_exit(self) -> None:
+        self._loop.remove_reader(self._pidfd)
+        # Looked at and left unreaped, see above.
+        ended = os.waitid(os.P_PIDFD, self._pidfd, os.WEXITED | os.WNOWAIT)
+        assert ended is not None
+        exited = ended.si_code == os.CLD_EXITED
+        self._exited.set_result(ended.si_status if exited else -ended.si_status)
+
+
+class Child(Group):
+    """A running child; standard error goes where standard output goes."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        super().__init__(process)
+        assert process.stdout is not None
+        self._stdout = process.stdout
+        os.set_blocking(self._stdout.fileno(), False)
 
     async def output(self) -> AsyncIterator[str]:
         """Give its output piece by piece, until it ends or closes it.
@@ -59,29 +99,10 @@ class Child:
         if rest := decoder.decode(b"", final=True):
             yield rest
 
-    async def wait(self) -> int:
-        """Wait for its end: the exit code, or minus the signal that killed it."""
-        return await asyncio.shield(self._exited)
-
     async def stop(self) -> None:
-        """End it and its process group: TERM, then KILL."""
-        _signal_group(self._process.pid, signal.SIGTERM)
-        await asyncio.wait((self._exited,), timeout=_TERM_GRACE)
-        # Even if the leader ended, others of its group may not have.
-        _signal_group(self._process.pid, signal.SIGKILL)
-        await self.wait()
-        _live_groups.discard(self._process.pid)
-        self._process.wait()
+        """End it and its process group, and let go of its output."""
+        await super().stop()
         self._stdout.close()
-        os.close(self._pidfd)
-
-    def _on_exit(self) -> None:
-        self._loop.remove_reader(self._pidfd)
-        # Looked at and left unreaped, see above.
-        ended = os.waitid(os.P_PIDFD, self._pidfd, os.WEXITED | os.WNOWAIT)
-        assert ended is not None
-        exited = ended.si_code == os.CLD_EXITED
-        self._exited.set_result(ended.si_status if exited else -ended.si_status)
 
     async def _read(self) -> bytes:
         fd = self._stdout.fileno()

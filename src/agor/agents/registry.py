@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from agor.agents.base import Agent
 from agor.agents.scripted import ScriptedAgent
 from agor.errors import InvalidParams
@@ -11,8 +13,8 @@ from agor.protocol.validation import quoted
 AGENTS: dict[str, type[Agent]] = {agent.name: agent for agent in (ScriptedAgent,)}
 
 
-def find_agent(name: str) -> type[Agent]:
-    """Look an agent up, or say which ones there are."""
+def find_agent(name: str) -> Callable[[], Agent]:
+    """Look up how a conversation with an agent is begun, or say which agents there are."""
     try:
         return AGENTS[name]
     except KeyError:

@@ -19,16 +19,18 @@ import itertools
 import os
 import re
 import signal
+from collections.abc import Iterator
 from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta, Struct
 
 import agor
-from agor.agents.base import Agent, Block, Turn
+from agor.agents.base import Agent
 from agor.agents.processes import child
+from agor.agents.turn import Block, Turn
 from agor.errors import AgentFailed, BadScript
-from agor.protocol.events import BlockKind, Log, MetadataUpdate, Status, TokenUsage
+from agor.protocol.events import BlockKind, Log, MetadataUpdate, TokenUsage
 from agor.protocol.methods import AgentInfo
 from agor.protocol.validation import UNREADABLE, name_the_field
 
@@ -100,13 +102,14 @@ class ScriptedAgent(Agent):
         """It is always there: it needs nothing."""
         return AgentInfo(name=cls.name, available=True, version=agor.__version__)
 
-    def __init__(self) -> None:
-        self._tool_numbers = itertools.count(1)
-        self._words = 0
+    _tool_numbers: Iterator[int]
+    _words: int
 
     async def run(self, turn: Turn) -> None:
         """Play the script."""
         steps = read_script(turn.params.prompt)
+        self._tool_numbers = itertools.count(1)
+        self._words = 0
         turn.agent_session_id = turn.params.resume or f"scripted-{turn.params.session_id}"
         model = turn.params.model or self.name
         await turn.tell(MetadataUpdate(model=model, agent_session_id=turn.agent_session_id))
@@ -152,20 +155,13 @@ class ScriptedAgent(Agent):
 
     async def _use_tool(self, tool: Tool, turn: Turn) -> None:
         use, use_id = await self._start_tool(tool.name, tool.input, turn)
-        allowed, reason = True, None
         if tool.ask:
-            await use.update("awaiting_permission")
-            await turn.tell(Status("awaiting_permission"))
-            decision = await turn.ask(tool.name, tool.input, use_id)
-            allowed, reason = decision.approved, decision.reason
-            await turn.tell(Status("running"))
-            if decision.approved and decision.updated_input is not None:
-                await use.update("running", tool_input=decision.updated_input)
-        if not allowed:
-            await use.update("denied", reason=reason)
-            await use.complete(is_error=True)
-            await self._tool_result(use_id, reason or "denied", turn, is_error=True)
-            return
+            decision = await turn.permit(use, tool.name, tool.input, use_id)
+            if not decision.approved:
+                await use.complete(is_error=True)
+                reason = decision.reason or "denied"
+                await self._tool_result(use_id, reason, turn, is_error=True)
+                return
         await use.update("completed")
         await use.complete()
         await self._tool_result(use_id, tool.output, turn)

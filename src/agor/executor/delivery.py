@@ -13,7 +13,7 @@ from typing import TypeVar
 import msgspec
 import structlog
 
-from agor.agents.base import MAX_DELTA
+from agor.agents.turn import MAX_DELTA
 from agor.errors import Cancelled, Disconnected, Overloaded
 from agor.executor.outbox import Outbox, TaskLog
 from agor.protocol.events import EVENT_TYPES, Event, Log, TaskResult

@@ -18,6 +18,7 @@ import uvloop
 
 import agor
 from agor import logs
+from agor.agents.environment import AGENTS_FOLDER
 from agor.agents.processes import kill_all_groups
 from agor.errors import AgorError, BadInput, BrokenFrame
 from agor.executor.server import Executor, Options, unix_user
@@ -39,6 +40,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     _open_missing_streams()
     arguments = _parser().parse_args(argv)
     logs.configure(arguments.log_level, arguments.log_format)
+    if arguments.agents_folder is not None:
+        os.environ[AGENTS_FOLDER] = arguments.agents_folder
     if arguments.launcher:
         # Imported late: the launcher itself forks what is defined here.
         from agor.executor.launcher.main import launch
@@ -157,6 +160,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--spares", metavar="N", type=int, choices=range(65), default=1,
         help="with --launcher: executors to fork ahead (default: %(default)s)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--agents-folder", metavar="PATH",
+        help="where to look for agents' programs before the search path",
     )  # fmt: skip
     parser.add_argument(
         "--max-line-bytes", metavar="N", type=_positive, default=defaults.max_line,

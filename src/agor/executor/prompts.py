@@ -18,9 +18,11 @@ from typing import Any, Literal
 import msgspec
 import structlog
 
-from agor.agents.base import Turn
+from agor.agents.base import Agent
 from agor.agents.registry import find_agent
+from agor.agents.turn import Turn
 from agor.errors import AgorError, InvalidParams, Overloaded, TokenRefused, UnknownTask
+from agor.executor.conversations import Conversations
 from agor.executor.delivery import Delivery
 from agor.protocol.events import Event, Problem, Status, TaskResult
 from agor.protocol.methods import (
@@ -60,12 +62,14 @@ _STOP_GRACE = 10.0
 class TaskRun:
     """One task."""
 
-    def __init__(self, params: ExecutePromptParams, delivery: Delivery) -> None:
+    def __init__(
+        self, params: ExecutePromptParams, delivery: Delivery, conversations: Conversations
+    ) -> None:
         self.params = params
         self.state: TaskState = "running"
         self.log = delivery.open(params.task_id, params.session_token)
         self._delivery = delivery
-        self._agent = find_agent(params.agentic_tool)()
+        self._conversations = conversations
         self._turn = Turn(
             params, self._tell, self._ask, self._fetch_key, max_delta=delivery.max_delta
         )
@@ -100,7 +104,8 @@ class TaskRun:
     async def _run(self) -> TaskResult:
         began = time.monotonic()
         self._tell_now(Status("started"))
-        work = asyncio.create_task(self._agent.run(self._turn))
+        agent = await self._conversations.take(self.params)
+        work = asyncio.create_task(agent.run(self._turn))
         stop = asyncio.create_task(self._stop.wait())
         timeout = None if self.params.timeout_ms is None else self.params.timeout_ms / 1000
         await asyncio.wait((work, stop), timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
@@ -111,12 +116,13 @@ class TaskRun:
             work.cancel()
             await asyncio.wait((work,), timeout=_STOP_GRACE)
         result = self._conclude(work, timed_out=timed_out)
+        await self._leave(agent, result)
         self.move(result.status)
         self._tell_now(result)
         self._delivery.outbox.close(self.log)
         # What is remembered of it must not be as large as its prompt.
         self.params = msgspec.structs.replace(self.params, prompt="")
-        del self._turn, self._agent
+        del self._turn
         log.info(
             "task_ended",
             task_id=self.params.task_id,
@@ -125,6 +131,13 @@ class TaskRun:
             seconds=round(time.monotonic() - began, 3),
         )
         return result
+
+    async def _leave(self, agent: Agent, result: TaskResult) -> None:
+        """Let the agent wait for the next prompt, or end it before that can come."""
+        if result.status == "completed":
+            await self._conversations.keep(self.params, agent, self._turn.agent_session_id)
+        else:
+            await self._conversations.end(agent)
 
     def _conclude(self, work: asyncio.Task[None], *, timed_out: bool) -> TaskResult:
         if not work.done():
@@ -151,7 +164,7 @@ class TaskRun:
             "failed",
             Problem(
                 "internal_error",
-                f"the agent {self._agent.name} has a bug",
+                f"the agent {self.params.agentic_tool} has a bug",
                 "The executor's log has the details.",
             ),
         )
@@ -189,8 +202,10 @@ class TaskRun:
         )
         return await self._delivery.ask(REQUEST_PERMISSION, params)
 
-    async def _fetch_key(self, name: str) -> GetApiKeyResult:
-        params = GetApiKeyParams(session_token=self.params.session_token, credential_key=name)
+    async def _fetch_key(self, name: str, *or_else: str) -> GetApiKeyResult:
+        params = GetApiKeyParams(
+            session_token=self.params.session_token, credential_key=name, or_else=list(or_else)
+        )
         return await self._delivery.ask(GET_API_KEY, params)
 
 
@@ -199,6 +214,7 @@ class Prompts:
 
     def __init__(self, delivery: Delivery) -> None:
         self._delivery = delivery
+        self._conversations = Conversations()
         self._runs: OrderedDict[str, TaskRun] = OrderedDict()
 
     @property
@@ -238,6 +254,10 @@ class Prompts:
             return StopTaskResult(stopped=False, message="the task was completed meanwhile")
         return StopTaskResult(stopped=True)
 
+    async def close(self) -> None:
+        """End the agents that wait; every task has ended."""
+        await self._conversations.close()
+
     def _start(self, params: ExecutePromptParams) -> TaskRun:
         find_agent(params.agentic_tool)
         if not _is_folder(params.cwd):
@@ -245,7 +265,7 @@ class Prompts:
         if len(self.running) >= MAX_RUNNING:
             raise Overloaded(f"{MAX_RUNNING} tasks are running already")
         self._forget_old()
-        run = self._runs[params.task_id] = TaskRun(params, self._delivery)
+        run = self._runs[params.task_id] = TaskRun(params, self._delivery, self._conversations)
         log.info("task_started", task_id=params.task_id, agent=params.agentic_tool)
         return run
 

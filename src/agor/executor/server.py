@@ -142,6 +142,7 @@ class Executor:
         self._delivery.abandon(Disconnected(waited))
         if running := self._prompts.running:
             await asyncio.wait([run.result for run in running])
+        await self._prompts.close()
         self._ended.set()
 
     # ── the end ──────────────────────────────────────────────────────────────────────────────
@@ -175,6 +176,7 @@ class Executor:
         if self._delivery.linked:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._delivery.wait_acknowledged(), _ACK_GRACE)
+        await self._prompts.close()
         self._ended.set()
         if not running:
             return ShutdownResult(status="idle")

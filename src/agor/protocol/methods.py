@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Raw, Struct
 
 from agor.protocol.events import EventType, Name, TaskResult
+from agor.protocol.mcp import McpServer
 from agor.protocol.validation import Method, Notice
 
 #: The major number must be the same on both ends.
@@ -123,6 +124,8 @@ class ExecutePromptParams(Form):
     resume: str | None = None
     timeout_ms: Annotated[int, Meta(ge=1, le=2**53)] | None = None
     stream: bool = True
+    #: Tool servers by name, with the names of credentials and not their values.
+    mcp_servers: dict[str, McpServer] = {}
 
 
 class StopTaskParams(Form):
@@ -220,10 +223,11 @@ class ShutdownResult(Form):
 
 
 class GetApiKeyParams(Form):
-    """A task needs a key, now."""
+    """A task needs a key, now; if there is none of that name, one of the others will do."""
 
     session_token: Token
     credential_key: Identifier
+    or_else: Annotated[list[Identifier], Meta(max_length=8)] = []
 
 
 class GetApiKeyResult(Form):
@@ -232,6 +236,8 @@ class GetApiKeyResult(Form):
     api_key: str
     base_url: str | None = None
     expires_at: int | None = None
+    #: Which of the names that were asked for it is.
+    credential_key: str | None = None
 
 
 class RequestPermissionParams(Form):

@@ -135,6 +135,8 @@ class Launchers:
             "--spares", str(self._settings.spare_executors),
             "--orphan-timeout-ms", str(int(self._settings.orphan_timeout * 1000)),
         ]  # fmt: skip
+        if self._settings.agents_folder is not None:
+            arguments += ["--agents-folder", str(self._settings.agents_folder)]
         with bind_control(path) as listener:
             process = start_launcher(identity, listener, errors, arguments)
             self._processes.append((identity.name, process))

@@ -34,6 +34,8 @@ class PoolSettings:
     ping_timeout: float = 10.0
     max_line: int = 16 * 1024 * 1024
     outbox_bytes: int = 16 * 1024 * 1024
+    #: Where the agents' programs are that `agor agent install` has put there.
+    agents_folder: Path | None = None
 
     def __post_init__(self) -> None:
         for name in ("max_executors", "max_line", "outbox_bytes"):

@@ -206,7 +206,7 @@ class Intake:
         """Give a key to a task, or refuse."""
         with self._refused.noting(environment.executor_id):
             grant = self._tokens.check(params.session_token, environment.executor_id)
-        return await self._keys.get(grant, params.credential_key)
+        return await self._keys.get(grant, [params.credential_key, *params.or_else])
 
     async def request_permission(
         self, environment: ExecutionEnvironment, params: RequestPermissionParams

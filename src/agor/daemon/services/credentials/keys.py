@@ -6,6 +6,7 @@ uses; if that cannot be stored, nothing is given. Every refusal is there as well
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from agor.daemon.services.audit.records import AuditResult, record
@@ -40,12 +41,17 @@ _LOOKS = 3
 
 
 class _Asked(NamedTuple):
-    """A question for a key."""
+    """A question for a key: the first name there is a credential of, the person's own before."""
 
     grant: Grant
-    name: str
+    names: Sequence[str]
     agent: str
     owner: UserRow
+
+    @property
+    def name(self) -> str:
+        """The one that was wanted most."""
+        return self.names[0]
 
 
 class Keys:
@@ -60,7 +66,7 @@ class Keys:
         self._runs = runs
         self._people = people
 
-    async def get(self, grant: Grant, name: str) -> GetApiKeyResult:
+    async def get(self, grant: Grant, names: Sequence[str]) -> GetApiKeyResult:
         """Give a key to the task that holds this grant, or refuse."""
         run = self._runs.get(grant.row.task_id)
         if run is None:
@@ -69,7 +75,7 @@ class Keys:
             raise TokenRefused(f"this task has asked for keys {grant.asked} times already")
         grant.asked += 1
         owner = self._people.get(grant.row.user_id)
-        asked = _Asked(grant, name, run.live.row.agentic_tool, owner)
+        asked = _Asked(grant, names, run.live.row.agentic_tool, owner)
         try:
             self._people.check_enabled(owner.user_id)
             _check(asked)
@@ -88,7 +94,7 @@ class Keys:
         except StoreError:
             self._tokens.unuse(grant)
             raise
-        return GetApiKeyResult(api_key=value, base_url=row.base_url)
+        return GetApiKeyResult(api_key=value, base_url=row.base_url, credential_key=row.name)
 
     async def _open(self, asked: _Asked) -> tuple[CredentialRow, str]:
         """Find the credential, the person's own or else the team's, and open it."""
@@ -103,37 +109,43 @@ class Keys:
         return row, self._vault.unseal(row)
 
     async def _find(self, asked: _Asked) -> CredentialRow:
-        name = asked.name
-        row = await credentials.get(self._store, asked.owner.user_id, name)
-        if row is None:
-            row = await credentials.get(self._store, TEAM, name)
+        row = await self._first(asked)
         if row is None:
             raise HandlerFailed(
-                f"there is no such credential: {quoted(name)}",
-                hint=f"add one with `agor credential set {name}`",
+                f"there is no such credential: {quoted(asked.name)}",
+                hint=f"add one with `agor credential set {asked.name}`",
                 code="no_such_credential",
             )
         allowed = agents_of(row)
         if allowed is not None and asked.agent not in allowed:
-            raise _not_for(asked, f"It is kept for {', '.join(allowed)}.")
+            raise _not_for(asked, row.name, f"It is kept for {', '.join(allowed)}.")
         return row
+
+    async def _first(self, asked: _Asked) -> CredentialRow | None:
+        for whose in (asked.owner.user_id, TEAM):
+            for name in asked.names:
+                row = await credentials.get(self._store, whose, name)
+                if row is not None:
+                    return row
+        return None
 
 
 def _check(asked: _Asked) -> None:
     """Refuse what no credential could make right."""
-    if not NAME.fullmatch(asked.name):
-        raise HandlerFailed(
-            f"{quoted(asked.name)} cannot be the name of a credential",
-            hint="Letters, digits and _, at most 128, and no digit first.",
-            code="no_such_credential",
-        )
-    if not agent_keys.needs(asked.agent, asked.name):
-        raise _not_for(asked, f"It gets: {agent_keys.needed_by(asked.agent)}.")
+    for name in asked.names:
+        if not NAME.fullmatch(name):
+            raise HandlerFailed(
+                f"{quoted(name)} cannot be the name of a credential",
+                hint="Letters, digits and _, at most 128, and no digit first.",
+                code="no_such_credential",
+            )
+        if not agent_keys.needs(asked.agent, name):
+            raise _not_for(asked, name, f"It gets: {agent_keys.needed_by(asked.agent)}.")
 
 
-def _not_for(asked: _Asked, hint: str) -> HandlerFailed:
+def _not_for(asked: _Asked, name: str, hint: str) -> HandlerFailed:
     return HandlerFailed(
-        f"the agent {quoted(asked.agent)} does not get the credential {quoted(asked.name)}",
+        f"the agent {quoted(asked.agent)} does not get the credential {quoted(name)}",
         hint=hint,
         code="credential_refused",
     )
@@ -141,20 +153,24 @@ def _not_for(asked: _Asked, hint: str) -> HandlerFailed:
 
 def _given(asked: _Asked, row: CredentialRow) -> AuditRecord:
     team = row.user_id == TEAM
-    return _record("credential.delivered", asked, "ok", team=team, last_four=row.last_four)
+    return _record(
+        "credential.delivered", asked, "ok", row.name, team=team, last_four=row.last_four
+    )
 
 
 def _refused(asked: _Asked, error: AgorError) -> AuditRecord:
     broken = isinstance(error, MasterKeyUnusable)
     return _record(
-        "credential.refused", asked, "failed" if broken else "refused",
+        "credential.refused", asked, "failed" if broken else "refused", asked.name[:128],
         code=error.code, why=error.message,
     )  # fmt: skip
 
 
-def _record(action: str, asked: _Asked, result: AuditResult, **detail: Any) -> AuditRecord:
+def _record(
+    action: str, asked: _Asked, result: AuditResult, name: str, **detail: Any
+) -> AuditRecord:
     row = asked.grant.row
     return record(
-        action, principal(asked.owner), session_id=row.session_id, subject=asked.name[:128],
+        action, principal(asked.owner), session_id=row.session_id, subject=name,
         result=result, task=row.task_id, executor=row.executor_id, agent=asked.agent, **detail,
     )  # fmt: skip

@@ -1,0 +1,23 @@
+"""What each permission mode means to each agent: one table.
+
+Agents are told to ask about everything, in every mode: the daemon answers by the mode, by rules or
+by a person, and keeps a record of it. So `acceptEdits` and `bypassPermissions` are nothing to an
+agent but answers that come at once. `plan` is different: then the agent itself must know that it is
+to change nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from agor.protocol.methods import PermissionMode
+
+#: The agent's own word for each mode; none where there is nothing to tell it.
+NATIVE: Mapping[str, Mapping[PermissionMode, str | None]] = {
+    "claude-code": {
+        "default": "default",
+        "acceptEdits": "default",
+        "plan": "plan",
+        "bypassPermissions": "default",
+    },
+}

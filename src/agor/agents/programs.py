@@ -1,0 +1,114 @@
+"""An agent's program that is spoken to over its standard streams, until it is told to end.
+
+It has a clean environment and a process group of its own. What it says on standard error is read at
+all times, and the last of it is kept, so that its end can be explained.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Self
+
+from agor.agents.processes import Group
+from agor.errors import AgentEnded, AgentMissing
+
+#: Longest line that is read: a tool's input or result may be megabytes.
+_LONGEST_LINE = 64 * 1024 * 1024
+_TAIL = 4096
+#: Seconds for a program to end by itself once its standard input is closed.
+_GRACE = 1.0
+
+
+class Program(Group):
+    """A running program."""
+
+    def __init__(self, process: subprocess.Popen[bytes], name: str) -> None:
+        super().__init__(process)
+        self._name = name
+        self._tail = b""
+        self._stopped: asyncio.Task[None] | None = None
+        self.stdout: asyncio.StreamReader
+        self.stdin: asyncio.StreamWriter
+        self._errors: asyncio.Task[None]
+        self._transports: list[asyncio.BaseTransport] = []
+
+    @classmethod
+    async def start(
+        cls, command: Sequence[str], *, cwd: str, env: Mapping[str, str], name: str
+    ) -> Self:
+        """Start a program; `env` is all that it gets."""
+        try:
+            process = subprocess.Popen(  # noqa: ASYNC220 - a start that waits can be cut in half
+                list(command),
+                cwd=cwd,
+                env=dict(env),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+                bufsize=0,
+            )
+        except (OSError, ValueError) as error:
+            raise AgentMissing(f"cannot run {name}: {error}") from error
+        program = cls(process, name)
+        try:
+            await program._connect(process)
+        except BaseException:
+            await asyncio.shield(program.stop())
+            raise
+        return program
+
+    async def _connect(self, process: subprocess.Popen[bytes]) -> None:
+        self.stdout = asyncio.StreamReader(limit=_LONGEST_LINE)
+        errors = asyncio.StreamReader()
+        for pipe, reader in ((process.stdout, self.stdout), (process.stderr, errors)):
+            reading = partial(asyncio.StreamReaderProtocol, reader)
+            transport, _ = await self._loop.connect_read_pipe(reading, pipe)
+            self._transports.append(transport)
+        flow = asyncio.streams.FlowControlMixin
+        writing, flowing = await self._loop.connect_write_pipe(flow, process.stdin)
+        self._transports.append(writing)
+        self.stdin = asyncio.StreamWriter(writing, flowing, None, self._loop)
+        self._errors = asyncio.create_task(self._keep_tail(errors))
+
+    async def _keep_tail(self, errors: asyncio.StreamReader) -> None:
+        while data := await errors.read(_TAIL):
+            self._tail = (self._tail + data)[-_TAIL:]
+
+    async def ended(self) -> AgentEnded:
+        """Explain the end of a program that should go on: how it ended, and its last words."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self.wait(), _GRACE)
+        how = "closed its output" if not self.exited else describe_exit(await self.wait())
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(asyncio.shield(self._errors), _GRACE)
+        words = self._tail.decode(errors="replace").strip()
+        return AgentEnded(f"{self._name} {how}" + (f": {words}" if words else ""))
+
+    async def stop(self) -> None:
+        """Let it end by closing its input, then end its whole group; more than once is once."""
+        if self._stopped is None:
+            self._stopped = asyncio.create_task(self._stop())
+        await asyncio.shield(self._stopped)
+
+    async def _stop(self) -> None:
+        if self._transports:
+            self._transports[-1].close()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.wait(), _GRACE)
+        await super().stop()
+        for transport in self._transports:
+            transport.close()
+
+
+def describe_exit(code: int) -> str:
+    """Say how a program ended: by itself, or by a signal."""
+    if code >= 0:
+        return f"ended with exit code {code}"
+    names = {number.value: number.name for number in signal.Signals}
+    return f"was killed by {names.get(-code, f'signal {-code}')}"
