@@ -59,8 +59,10 @@ def new_task_id() -> str:
 class Daemon:
     """One connection of a daemon. What happens on it can be waited for with `until`."""
 
-    def __init__(self, *, acknowledge: bool = True) -> None:
+    def __init__(self, *, acknowledge: bool = True, patience: float = PATIENCE) -> None:
         self.acknowledge = acknowledge
+        #: Seconds that it waits for anything.
+        self.patience = patience
         self.messages: dict[str, list[ReportMessageParams]] = defaultdict(list)
         self.questions: list[RequestPermissionParams] = []
         self.withdrawn: list[RequestPermissionParams] = []
@@ -95,7 +97,7 @@ class Daemon:
         params = InitializeParams(
             protocol_version=PROTOCOL_VERSION, daemon_id="daemon-of-the-tests"
         )
-        return await self.peer.call(INITIALIZE, params, timeout=PATIENCE)
+        return await self.peer.call(INITIALIZE, params, timeout=self.patience)
 
     async def close(self) -> None:
         """Hang up; whoever still waits for a result on this connection is told so."""
@@ -105,7 +107,7 @@ class Daemon:
 
     async def until(self, happened: Callable[[], object]) -> None:
         """Wait until something has happened on this connection."""
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(self.patience):
             while not happened():
                 self._news.clear()
                 await self._news.wait()
@@ -120,12 +122,12 @@ class Daemon:
 
     async def ping(self) -> PingResult:
         """Ask whether it is there."""
-        return await self.peer.call(PING, Nothing(), timeout=PATIENCE)
+        return await self.peer.call(PING, Nothing(), timeout=self.patience)
 
     async def prompt(self, script: Script, task_id: str | None = None, **more: Any) -> TaskResult:
         """Run a task to its end."""
         params = prompt_params(script, task_id or new_task_id(), **more)
-        return await self.peer.call(EXECUTE_PROMPT, params, timeout=PATIENCE)
+        return await self.peer.call(EXECUTE_PROMPT, params, timeout=self.patience)
 
     def start(
         self, script: Script, task_id: str | None = None, **more: Any
@@ -139,12 +141,12 @@ class Daemon:
     async def stop(self, task_id: str, token: str = TOKEN, **more: Any) -> StopTaskResult:
         """Stop a task."""
         params = StopTaskParams(session_token=token, task_id=task_id, **more)
-        return await self.peer.call(STOP_TASK, params, timeout=PATIENCE)
+        return await self.peer.call(STOP_TASK, params, timeout=self.patience)
 
     async def shutdown(self, timeout_ms: int) -> ShutdownResult:
         """Tell it to end."""
         params = ShutdownParams(reason="the test is over", timeout_ms=timeout_ms)
-        return await self.peer.call(SHUTDOWN, params, timeout=PATIENCE)
+        return await self.peer.call(SHUTDOWN, params, timeout=self.patience)
 
     def ack(self, task_id: str, sequence: int) -> None:
         """Say that events are safe."""
@@ -225,12 +227,13 @@ async def daemon(
     greet: bool = True,
     decide: Decide | None = None,
     keys: dict[str, str] | None = None,
+    patience: float = PATIENCE,
 ) -> AsyncIterator[Daemon]:
     """Connect to an executor and greet it; hang up at the end.
 
     It may be asked something before the greeting is answered, so the answers come first.
     """
-    side = Daemon(acknowledge=acknowledge)
+    side = Daemon(acknowledge=acknowledge, patience=patience)
     side.decide, side.keys = decide, keys or {}
     try:
         await side.connect(path)

@@ -29,6 +29,7 @@ class ExecutorProcess:
         command: list[str] | None = None,
         stdin: int | None = subprocess.DEVNULL,
         pass_fds: tuple[int, ...] = (),
+        env: dict[str, str] | None = None,
     ) -> None:
         #: Where it can be reached; of no meaning with --stdio.
         self.path = path
@@ -40,7 +41,7 @@ class ExecutorProcess:
             stderr=subprocess.PIPE,
             start_new_session=True,
             pass_fds=pass_fds,
-            env=self.mark.env,
+            env=self.mark.env if env is None else self.mark.on(env),
         )
         assert self.process.stderr is not None
         self._lines: list[str] = []
@@ -134,7 +135,9 @@ class ExecutorProcess:
                     stream.close()
 
 
-def start_listening(*arguments: str, path: Path) -> ExecutorProcess:
+def start_listening(
+    *arguments: str, path: Path, env: dict[str, str] | None = None
+) -> ExecutorProcess:
     """Start an executor on a socket that listens already, as the daemon does it.
 
     Whoever connects need not wait for it: the first answer says that it is there.
@@ -143,7 +146,8 @@ def start_listening(*arguments: str, path: Path) -> ExecutorProcess:
         listener.bind(str(path))
         listener.listen(16)
         fd = listener.fileno()
-        return ExecutorProcess("--listen-fd", str(fd), *arguments, path=path, pass_fds=(fd,))
+        flags = ("--listen-fd", str(fd), *arguments)
+        return ExecutorProcess(*flags, path=path, pass_fds=(fd,), env=env)
 
 
 def start_binding(*arguments: str, path: Path) -> ExecutorProcess:

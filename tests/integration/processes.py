@@ -22,7 +22,11 @@ class Mark:
     @property
     def env(self) -> dict[str, str]:
         """This process's environment with the mark."""
-        return os.environ | {"AGOR_TEST_MARK": self._value}
+        return self.on(dict(os.environ))
+
+    def on(self, environment: dict[str, str]) -> dict[str, str]:
+        """An environment with the mark."""
+        return environment | {"AGOR_TEST_MARK": self._value}
 
     def bearers(self) -> set[int]:
         """Find the living processes that carry the mark."""

@@ -1,0 +1,180 @@
+"""One agent in a real executor against a scripted model, in a home of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import shutil
+import signal
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from agor.protocol.api import FeedEvent, Message
+from agor.protocol.conversation import Conversation
+from agor.protocol.events import TaskResult
+from agor.protocol.methods import RequestPermissionParams, RequestPermissionResult
+from agor.testing.model import ModelServer
+from tests.agents.subjects.base import Step, Subject
+from tests.integration.daemon_side import Daemon, daemon, new_task_id
+from tests.integration.executor_process import ExecutorProcess, start_listening
+
+#: Seconds for anything an agent does; on a busy machine they are eight times slower than alone.
+PATIENCE = 90.0
+KEY = "sk-ant-of-the-tests-0123456789"
+
+Turns = list[Any]
+
+
+def prompt_of(words: str, *turns: list[Step]) -> str:
+    """Make a prompt that brings along what the model says to it."""
+    return f"{words}\n{json.dumps({'model_script': list(turns)})}"
+
+
+class Site:
+    """Where an agent is tried."""
+
+    def __init__(self, subject: Subject, folder: Path, model: ModelServer) -> None:
+        self.subject = subject
+        self.folder = folder
+        self.model = model
+        self.home = folder / "home"
+        self.workspace = folder / "workspace"
+        for path in (self.home, self.workspace, folder / "tmp"):
+            path.mkdir()
+        self._executors: list[ExecutorProcess] = []
+
+    @property
+    def executor(self) -> ExecutorProcess:
+        """The one that was started last."""
+        return self._executors[-1]
+
+    @contextlib.asynccontextmanager
+    async def connected(self, *, keys: dict[str, str] | None = None) -> AsyncIterator[Trial]:
+        """Start another executor and connect to it; it is ended in order."""
+        path = self.folder / f"executor-{len(self._executors)}.sock"
+        self._executors.append(start_listening(path=path, env=self._environment()))
+        subject = self.subject
+        given = {subject.credential: KEY} if keys is None else keys
+        async with daemon(path, keys=given, patience=PATIENCE) as side:
+            side.base_url = self.model.url + subject.base_path
+            yield Trial(self, side)
+            with contextlib.suppress(Exception):
+                await side.shutdown(timeout_ms=0)
+        await self.executor.ended()
+
+    def _environment(self) -> dict[str, str]:
+        return {
+            "PATH": os.environ["PATH"],
+            "HOME": str(self.home),
+            "TMPDIR": str(self.folder / "tmp"),
+            "AGOR_AGENTS": os.environ["AGOR_AGENTS"],
+            "LANG": "C.UTF-8",
+            # Nothing of this may reach an agent.
+            "AGOR_TEST_CANARY": "canary-of-the-executor",
+        }
+
+    def processes(self) -> dict[int, str]:
+        """Find what runs with our home and is no executor, by its command line."""
+        home = f"HOME={self.home}".encode()
+        executors = {executor.pid for executor in self._executors}
+        found = {}
+        for pid in (int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()):
+            with contextlib.suppress(OSError):
+                folder = Path(f"/proc/{pid}")
+                if pid not in executors and home in (folder / "environ").read_bytes().split(b"\0"):
+                    words = (folder / "cmdline").read_bytes().replace(b"\0", b" ")
+                    found[pid] = words.decode(errors="replace")
+        return found
+
+    def programs(self) -> set[int]:
+        """Find the agent's own program, however many of it there are."""
+        wanted = self.subject.program
+        return {pid for pid, words in self.processes().items() if wanted in words}
+
+    async def no_process_left(self) -> None:
+        """Wait until nothing runs in our home; there is no event for that."""
+        async with asyncio.timeout(PATIENCE):
+            while self.processes():
+                await asyncio.sleep(0.02)
+
+    def clean_up(self) -> None:
+        for executor in self._executors:
+            executor.clean_up()
+        for pid in self.processes():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+class Trial:
+    """A session of an agent, seen from the daemon's side."""
+
+    def __init__(self, site: Site, side: Daemon) -> None:
+        self.site = site
+        self.side = side
+        self.resume: str | None = None
+        self.tasks: list[str] = []
+
+    async def prompt(self, words: str, *turns: list[Step], **more: Any) -> TaskResult:
+        """Prompt the agent and wait for the end of its turn."""
+        return await self.start(words, *turns, **more)
+
+    def start(self, words: str, *turns: list[Step], **more: Any) -> asyncio.Task[TaskResult]:
+        """Prompt the agent; its task has the id as its name."""
+        subject = self.site.subject
+        task_id = new_task_id()
+        self.tasks.append(task_id)
+        params = {
+            "agentic_tool": subject.agentic_tool,
+            "cwd": str(self.site.workspace),
+            "model": subject.model,
+            "resume": self.resume,
+        }
+        run = self.side.start(prompt_of(words, *turns), task_id, **(params | more))
+        run.add_done_callback(self._note)
+        return run
+
+    def _note(self, run: asyncio.Task[TaskResult]) -> None:
+        if not run.cancelled() and run.exception() is None:
+            self.resume = run.result().agent_session_id or self.resume
+
+    def answer(self, *, approved: bool, reason: str | None = None) -> None:
+        """Answer every question like this from now on."""
+        self.side.decide = lambda _: RequestPermissionResult(approved=approved, reason=reason)
+
+    async def asked(self) -> RequestPermissionParams:
+        """Wait for the first question."""
+        await self.side.until(lambda: self.side.questions)
+        return self.side.questions[0]
+
+    def blocks(self, *task_ids: str) -> list[Message]:
+        """Put the blocks of tasks together, as the daemon would; of all tasks if none is named."""
+        conversation = Conversation()
+        for task_id in task_ids or self.tasks:
+            for message in self.side.messages[task_id]:
+                data = msgspec.json.decode(message.event_data)
+                conversation.take(
+                    FeedEvent(
+                        message.sequence, message.event_type, task_id, data, message.timestamp
+                    )
+                )
+        return conversation.messages
+
+    def text(self, kind: str = "text") -> str:
+        """All that the last task said of one kind."""
+        return "".join(block.text for block in self.blocks(self.tasks[-1]) if block.kind == kind)
+
+
+@contextlib.contextmanager
+def folder_of_its_own() -> Iterator[Path]:
+    """Make a folder that is in no temporary folder: agents treat what is in there otherwise."""
+    folder = Path(tempfile.mkdtemp(prefix="agor-agent-", dir="/var/tmp"))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

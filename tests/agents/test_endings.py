@@ -1,0 +1,135 @@
+"""The contract of agents: stops, deaths and faults of providers. Every agent passes it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.agents.site import KEY, PATIENCE, Site
+
+#: Each fault of the scripted model, and the word for it.
+FAULTS = {
+    "bad_key": "bad_api_key",
+    "rate_limit": "rate_limited",
+    "overloaded": "provider_overloaded",
+    "server_error": "provider_failed",
+    "context_full": "context_full",
+    "quota": "quota_exhausted",
+    "not_found": "no_such_model",
+}
+
+
+async def until(happened: object) -> None:
+    assert callable(happened)
+    async with asyncio.timeout(PATIENCE):
+        while not happened():
+            await asyncio.sleep(0.02)
+
+
+async def test_a_stop_in_the_middle_of_a_tool_leaves_nothing_running(site: Site):
+    begun = site.workspace / "begun"
+    command = f"echo here > {begun}; sleep 1000; echo after"
+    async with site.connected() as trial:
+        trial.answer(approved=True)
+        run = trial.start("wait", [site.subject.run(command)], [{"text": "never"}])
+        await until(begun.exists)
+        assert any("sleep 1000" in words for words in site.processes().values())
+        assert (await trial.side.stop(run.get_name())).stopped
+        assert (await run).status == "cancelled"
+        await site.no_process_left()
+        # The conversation goes on, in a new program.
+        trial.resume = trial.resume or (await run).agent_session_id
+        result = await trial.prompt("and now?", [{"text": "On we go."}])
+        assert (result.status, trial.text()) == ("completed", "On we go.")
+
+
+async def test_a_stop_while_a_question_is_open_withdraws_it(site: Site):
+    async with site.connected() as trial:
+        run = trial.start("wait", [site.subject.run("echo no")], [{"text": "never"}])
+        await trial.asked()
+        assert (await trial.side.stop(run.get_name())).stopped
+        assert (await run).status == "cancelled"
+        await trial.side.until(lambda: trial.side.withdrawn)
+        await site.no_process_left()
+
+
+async def test_a_model_that_says_nothing_more_can_be_stopped(site: Site):
+    async with site.connected() as trial:
+        run = trial.start("stall", [{"text": "I was about to"}, {"stall": True}])
+        await trial.side.until(lambda: trial.side.text(run.get_name()))
+        assert (await trial.side.stop(run.get_name())).stopped
+        assert (await run).status == "cancelled"
+        await site.no_process_left()
+
+
+@pytest.mark.parametrize("fault", sorted(FAULTS))
+async def test_a_fault_of_the_provider_has_its_own_word(site: Site, fault: str):
+    if fault in site.subject.patient_with:
+        pytest.skip(f"{site.subject.agentic_tool} tries again for longer than a test can wait")
+    async with site.connected() as trial:
+        result = await trial.prompt("fail", [{"error": {"kind": fault, "message": "so it is"}}])
+        assert result.status == "failed"
+        assert result.error is not None
+        assert (result.error.code, bool(result.error.hint)) == (FAULTS[fault], True)
+        assert KEY not in trial.side.wire_text()
+
+
+async def test_a_fault_that_passes_is_no_failure(site: Site):
+    async with site.connected() as trial:
+        result = await trial.prompt(
+            "try again", [{"error": "overloaded", "times": 1}, {"text": "Here I am."}]
+        )
+        assert (result.status, trial.text()) == ("completed", "Here I am.")
+
+
+async def test_without_a_key_nothing_is_started_and_the_command_to_type_is_told(site: Site):
+    async with site.connected(keys={}) as trial:
+        result = await trial.prompt("hello", [{"text": "hello"}])
+        assert result.status == "failed"
+        assert result.error is not None
+        assert result.error.code == "no_such_credential"
+        assert result.error.hint == f"add one with `agor credential set {site.subject.credential}`"
+        assert site.processes() == {}
+    assert site.model.requests == []
+
+
+async def test_the_key_is_in_the_environment_of_the_agents_program_only(site: Site):
+    async with site.connected() as trial:
+        await trial.prompt("hello", [{"text": "hello"}])
+        assert KEY.encode() not in _seen_of(site.executor.pid)
+        programs = site.processes()
+        for pid, words in programs.items():
+            assert KEY not in words
+            assert b"canary-of-the-executor" not in _seen_of(pid)
+        if site.subject.stays:
+            assert any(KEY.encode() in _seen_of(pid) for pid in programs)
+        assert KEY not in site.executor.log + trial.side.wire_text()
+    for path in site.folder.rglob("*"):
+        if path.is_file() and not path.is_symlink():
+            assert KEY.encode() not in path.read_bytes(), path
+
+
+async def test_a_program_that_is_killed_ends_its_turn_and_the_next_one_goes_on(site: Site):
+    async with site.connected() as trial:
+        await trial.prompt("My name is Rosalind.", [{"text": "Pleased."}])
+        run = trial.start("stall", [{"text": "I was about to"}, {"stall": True}])
+        await trial.side.until(lambda: trial.side.text(run.get_name()))
+        for pid in site.programs():
+            os.kill(pid, signal.SIGKILL)
+        result = await run
+        assert result.status == "failed"
+        assert result.error is not None
+        assert result.error.code == "agent_ended"
+        result = await trial.prompt("What is my name?", [{"text": "Rosalind."}])
+        assert (result.status, trial.text()) == ("completed", "Rosalind.")
+    last = [call for call in site.model.requests if b"What is my name?" in call.body][-1]
+    assert b"My name is Rosalind." in last.body
+
+
+def _seen_of(pid: int) -> bytes:
+    folder = Path(f"/proc/{pid}")
+    return (folder / "environ").read_bytes() + (folder / "cmdline").read_bytes()
