@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
-from typing import Protocol
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Literal, NamedTuple, Protocol
 
 from agor.errors import AgorError, Disconnected, InvalidParams, Overloaded
 from agor.protocol.events import TaskResult
@@ -19,7 +19,9 @@ from agor.protocol.methods import (
     GET_API_KEY,
     INITIALIZE,
     PING,
+    PREPARE_SESSION,
     PROTOCOL_VERSION,
+    READ_TRANSCRIPT,
     REPORT_MESSAGE,
     REQUEST_PERMISSION,
     SHUTDOWN,
@@ -31,6 +33,9 @@ from agor.protocol.methods import (
     InitializeParams,
     InitializeResult,
     Nothing,
+    PrepareSessionParams,
+    ReadTranscriptParams,
+    ReadTranscriptResult,
     ReportMessageParams,
     RequestPermissionParams,
     RequestPermissionResult,
@@ -39,7 +44,15 @@ from agor.protocol.methods import (
     StopTaskParams,
     StopTaskResult,
 )
+from agor.protocol.transcripts import Transcript, TranscriptBlock, joined, parts_of
 from agor.rpc import Peer, Routes
+
+#: Seconds for a part of a record to be read or written.
+_TRANSCRIPT_TIMEOUT = 60.0
+#: Milliseconds that an executor waits for a record to grow before it says that it has not.
+_WATCH_MS = 20_000
+#: Bytes of a record that are sent at once.
+_PART = 4 * 1024 * 1024
 
 #: How to reach an executor: give it routes, get a connection.
 Connect = Callable[[Routes], Awaitable[Peer]]
@@ -65,6 +78,16 @@ class Host(Protocol):
         self, environment: ExecutionEnvironment, params: RequestPermissionParams
     ) -> RequestPermissionResult:
         """Decide whether a tool may run."""
+
+
+class Conversation(NamedTuple):
+    """Which conversation of an agent is meant."""
+
+    session_id: str
+    agentic_tool: str
+    #: How the agent itself calls it.
+    agent_session_id: str
+    workspace: str
 
 
 class ExecutionEnvironment:
@@ -132,6 +155,66 @@ class ExecutionEnvironment:
     ) -> TaskResult:
         """Run a task to its end; its events go to the host."""
         return await self._connected.call(EXECUTE_PROMPT, params, timeout=timeout)
+
+    async def prepare_session(self, which: Conversation, transcript: Transcript) -> None:
+        """Put the record of a conversation where its agent looks for it, so that it can go on."""
+        parts = list(parts_of(transcript, _PART))
+        for number, part in enumerate(parts, start=1):
+            params = PrepareSessionParams(
+                session_id=which.session_id,
+                agentic_tool=which.agentic_tool,
+                agent_session_id=which.agent_session_id,
+                workspace=which.workspace,
+                transcript=part,
+                more=number < len(parts),
+            )
+            await self._connected.call(PREPARE_SESSION, params, timeout=_TRANSCRIPT_TIMEOUT)
+
+    async def read_session_transcript(self, which: Conversation) -> Transcript:
+        """Read the agent's own record of a conversation, whole."""
+        parts = [part.transcript async for part in self._read(which, "lines")]
+        return joined(parts)
+
+    async def read_session_blocks(self, which: Conversation) -> list[TranscriptBlock]:
+        """Read the agent's own record of a conversation as blocks, as they were told live."""
+        return [block async for part in self._read(which, "blocks") for block in part.blocks]
+
+    async def watch_session_transcript(self, which: Conversation) -> AsyncIterator[Transcript]:
+        """Follow the agent's own record: what there is, then what is added, until nobody asks."""
+        cursor: str | None = None
+        while True:
+            part = await self._read_part(which, "lines", cursor, wait_ms=_WATCH_MS)
+            cursor = part.cursor
+            if part.transcript.main or part.transcript.subagents:
+                yield part.transcript
+
+    async def _read(
+        self, which: Conversation, form: Literal["lines", "blocks"]
+    ) -> AsyncIterator[ReadTranscriptResult]:
+        more, cursor = True, None
+        while more:
+            part = await self._read_part(which, form, cursor)
+            more, cursor = part.more, part.cursor
+            yield part
+
+    async def _read_part(
+        self,
+        which: Conversation,
+        form: Literal["lines", "blocks"],
+        cursor: str | None,
+        wait_ms: int = 0,
+    ) -> ReadTranscriptResult:
+        params = ReadTranscriptParams(
+            session_id=which.session_id,
+            agentic_tool=which.agentic_tool,
+            agent_session_id=which.agent_session_id,
+            workspace=which.workspace,
+            form=form,
+            cursor=cursor,
+            wait_ms=wait_ms,
+        )
+        patience = _TRANSCRIPT_TIMEOUT + wait_ms / 1000
+        return await self._connected.call(READ_TRANSCRIPT, params, timeout=patience)
 
     async def stop_task(
         self, token: str, task_id: str, reason: str | None = None, timeout: float = 30.0

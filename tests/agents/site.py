@@ -103,6 +103,11 @@ class Site:
             while self.processes():
                 await asyncio.sleep(0.02)
 
+    def move_home_away(self) -> None:
+        """Give the agent an empty home, as on another machine."""
+        self.home.rename(self.folder / "home-of-before")
+        self.home.mkdir()
+
     def clean_up(self) -> None:
         for executor in self._executors:
             executor.clean_up()

@@ -10,37 +10,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from msgspec import Raw, Struct
-
-from agor.protocol.events import BlockKind
-
-
-class SubagentTranscript(Struct, frozen=True):
-    """The record of a sub-agent, under the name that the agent has for it."""
-
-    name: str
-    lines: list[Raw]
-
-
-class Transcript(Struct, frozen=True):
-    """A record: the lines of the conversation itself, and those of its sub-agents."""
-
-    main: list[Raw]
-    subagents: list[SubagentTranscript] = []
-
-
-class TranscriptBlock(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A block as a record tells it: what a `Message` has, but for its place in the feed."""
-
-    kind: BlockKind
-    text: str = ""
-    parent_tool_use_id: str | None = None
-    tool_use_id: str | None = None
-    tool_name: str | None = None
-    tool_input: dict[str, Any] | None = None
-    is_error: bool = False
+from agor.protocol.transcripts import Transcript, TranscriptBlock
 
 
 class Transcripts(ABC):

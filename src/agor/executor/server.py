@@ -21,13 +21,16 @@ from agor.agents.registry import describe_agents
 from agor.errors import Disconnected, HandlerFailed, InvalidParams
 from agor.executor.delivery import Delivery
 from agor.executor.prompts import Prompts
+from agor.executor.transcripts import TranscriptDesk
 from agor.protocol.events import TaskResult
 from agor.protocol.methods import (
     ACK_MESSAGES,
     EXECUTE_PROMPT,
     INITIALIZE,
     PING,
+    PREPARE_SESSION,
     PROTOCOL_VERSION,
+    READ_TRANSCRIPT,
     SHUTDOWN,
     STOP_TASK,
     ExecutePromptParams,
@@ -42,7 +45,7 @@ from agor.rpc import Limits, Peer, Routes
 log = structlog.get_logger("agor.executor")
 
 #: What `initialize` promises beyond the methods every executor serves.
-CAPABILITIES = ["execute_prompt", "stop_task", "resend"]
+CAPABILITIES = ["execute_prompt", "stop_task", "resend", "transcripts"]
 #: Seconds to wait for the daemon to acknowledge the last events before the end.
 _ACK_GRACE = 2.0
 
@@ -68,6 +71,7 @@ class Executor:
         self._limits = Limits(max_line=options.max_line)
         self._delivery = Delivery(options.outbox_bytes, options.max_line, options.one_connection)
         self._prompts = Prompts(self._delivery)
+        self._transcripts = TranscriptDesk(options.max_line)
         self._connections: set[Peer] = set()
         self._ended = asyncio.Event()
         self._interrupted = False
@@ -114,6 +118,8 @@ class Executor:
         routes.on(INITIALIZE, lambda params: self._initialize(params, peer))
         routes.on(EXECUTE_PROMPT, lambda params: self._execute_prompt(params, peer))
         routes.on(STOP_TASK, self._prompts.stop)
+        routes.on(READ_TRANSCRIPT, self._transcripts.read)
+        routes.on(PREPARE_SESSION, self._transcripts.prepare)
         routes.on_notice(ACK_MESSAGES, self._delivery.acknowledge)
         routes.on(SHUTDOWN, lambda params: self.shut_down(params.reason, params.timeout_ms / 1000))
         return peer

@@ -12,6 +12,7 @@ from msgspec import Meta, Raw, Struct
 
 from agor.protocol.events import EventType, Name, TaskResult
 from agor.protocol.mcp import McpServer
+from agor.protocol.transcripts import Transcript, TranscriptBlock
 from agor.protocol.validation import Method, Notice
 
 #: The major number must be the same on both ends.
@@ -94,17 +95,21 @@ class PingResult(Struct, gc=False):
 
 
 class PrepareSessionParams(Form):
-    """Make a session's folder and history ready before its first prompt."""
+    """Put the record of a conversation where its agent looks for it, before the next prompt.
+
+    A long one comes in parts, in order; all but the last say that there is more.
+    """
 
     session_id: Identifier
-    workspace: str
-    agent_profile: dict[str, Any] | None = None
-    transcript: dict[str, Any] | None = None
-    options: dict[str, Any] | None = None
+    agentic_tool: Identifier
+    agent_session_id: Identifier
+    workspace: Annotated[str, Meta(min_length=1)]
+    transcript: Transcript
+    more: bool = False
 
 
 class PrepareSessionResult(Form):
-    """The session can take a prompt."""
+    """Whether the session can take a prompt that resumes the conversation."""
 
     ready: bool
 
@@ -144,17 +149,30 @@ class StopTaskResult(Form):
 
 
 class ReadTranscriptParams(Form):
-    """Which conversation to read back."""
+    """Which conversation to read back, and from where: a `cursor` that was given before.
+
+    With `wait_ms`, an answer with nothing new in it is held back for so long.
+    """
 
     session_id: Identifier
     agentic_tool: Identifier
+    agent_session_id: Identifier
+    workspace: Annotated[str, Meta(min_length=1)]
+    form: Literal["lines", "blocks"] = "lines"
+    cursor: Annotated[str, Meta(max_length=10_000)] | None = None
+    wait_ms: Annotated[int, Meta(ge=0, le=60_000)] = 0
 
 
 class ReadTranscriptResult(Form):
-    """The agent's own record of the conversation, line by line."""
+    """As much of the agent's own record as fits a message; `more` says whether there is more now.
 
-    main: list[Raw]
-    subagents: list[Raw]
+    `blocks` has the same as blocks, if that form was asked for.
+    """
+
+    transcript: Transcript
+    cursor: str
+    blocks: list[TranscriptBlock] = []
+    more: bool = False
 
 
 class SpawnTerminalParams(Form):

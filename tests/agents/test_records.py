@@ -1,0 +1,132 @@
+"""The contract of agents: their own records tell what was told live. Every agent passes it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from agor.errors import HandlerFailed
+from agor.execution import Conversation
+from agor.protocol.methods import (
+    PREPARE_SESSION,
+    READ_TRANSCRIPT,
+    PrepareSessionParams,
+    ReadTranscriptParams,
+    RequestPermissionParams,
+    RequestPermissionResult,
+)
+from agor.protocol.transcripts import Transcript, TranscriptBlock
+from tests.agents.site import PATIENCE, Site, Trial, prompt_of
+
+
+def which(trial: Trial) -> dict[str, Any]:
+    assert trial.resume is not None
+    subject = trial.site.subject
+    workspace = str(trial.site.workspace)
+    return Conversation("s", subject.agentic_tool, trial.resume, workspace)._asdict()
+
+
+async def told_by_record(trial: Trial) -> list[TranscriptBlock]:
+    params = ReadTranscriptParams(**which(trial), form="blocks")
+    answer = await trial.side.peer.call(READ_TRANSCRIPT, params, timeout=PATIENCE)
+    assert not answer.more
+    return answer.blocks
+
+
+def told_live(trial: Trial, prompts: list[str]) -> list[TranscriptBlock]:
+    """The blocks of all tasks, each behind its prompt, which the daemon tells."""
+    found: list[TranscriptBlock] = []
+    for task_id, prompt in zip(trial.tasks, prompts, strict=True):
+        found.append(TranscriptBlock(kind="user_message", text=prompt))
+        for block in trial.blocks(task_id):
+            found.append(
+                TranscriptBlock(
+                    kind=block.kind,
+                    text=block.text,
+                    parent_tool_use_id=block.parent_tool_use_id,
+                    tool_use_id=block.tool_use_id,
+                    tool_name=block.tool_name,
+                    tool_input=block.tool_input,
+                    is_error=block.is_error,
+                )
+            )
+    return found
+
+
+def comparable(site: Site, blocks: list[TranscriptBlock]) -> list[TranscriptBlock]:
+    if site.subject.keeps_thinking:
+        return blocks
+    return [block for block in blocks if block.kind != "thinking"]
+
+
+async def test_the_record_of_a_conversation_tells_the_blocks_that_were_told_live(site: Site):
+    path, denied = site.workspace / "a.txt", site.workspace / "b.txt"
+
+    def decide(question: RequestPermissionParams) -> RequestPermissionResult:
+        no = "b.txt" in str(question.tool_input)
+        return RequestPermissionResult(approved=not no, reason="not that one" if no else None)
+
+    thought = [{"thinking": "hm"}] if site.subject.tells_thinking else []
+    turns: list[tuple[str, list[Any]]] = [
+        (
+            "first",
+            [[*thought, {"text": "one"}, site.subject.write(path, "a\n")], [{"text": "two"}]],
+        ),
+        ("then", [[site.subject.run(f"touch {denied}")], [{"text": "well"}]]),
+        ("at last", [[{"text": "three"}, site.subject.run("echo seven")], [{"text": "four"}]]),
+    ]
+    async with site.connected() as trial:
+        trial.side.decide = decide
+        for words, script in turns:
+            assert (await trial.prompt(words, *script)).status == "completed"
+        prompts = [prompt_of(words, *script) for words, script in turns]
+        live = comparable(site, told_live(trial, prompts))
+        recorded = comparable(site, await told_by_record(trial))
+        assert recorded == live
+    # And still after everything was started anew.
+    conversation = trial.resume
+    async with site.connected() as trial:
+        trial.resume = conversation
+        assert comparable(site, await told_by_record(trial)) == live
+
+
+async def test_a_conversation_goes_on_where_only_its_record_was_brought(site: Site):
+    async with site.connected() as trial:
+        await trial.prompt("My name is Rosalind.", [{"text": "Pleased to meet you."}])
+        conversation = trial.resume
+        params = ReadTranscriptParams(**which(trial))
+        answer = await trial.side.peer.call(READ_TRANSCRIPT, params, timeout=PATIENCE)
+        assert answer.transcript.main
+    site.move_home_away()
+    async with site.connected() as trial:
+        trial.resume = conversation
+        with pytest.raises(HandlerFailed) as refused:
+            await told_by_record(trial)
+        assert refused.value.code == "no_transcript"
+        await _bring(trial, answer.transcript)
+        result = await trial.prompt("What is my name?", [{"text": "It is Rosalind."}])
+        assert (result.status, result.error) == ("completed", None)
+    last = [call for call in site.model.requests if b"What is my name?" in call.body][-1]
+    assert b"My name is Rosalind." in last.body
+    assert b"Pleased to meet you." in last.body
+
+
+async def test_what_the_agent_says_can_be_read_in_its_record_while_it_goes_on(site: Site):
+    async with site.connected() as trial:
+        await trial.prompt("one", [{"text": "first-words"}])
+        params = ReadTranscriptParams(**which(trial))
+        before = await trial.side.peer.call(READ_TRANSCRIPT, params, timeout=PATIENCE)
+        assert any(b"first-words" in bytes(line) for line in before.transcript.main)
+        await trial.prompt("two", [{"text": "second-words"}])
+        params = ReadTranscriptParams(**which(trial), cursor=before.cursor, wait_ms=30_000)
+        after = await trial.side.peer.call(READ_TRANSCRIPT, params, timeout=PATIENCE)
+        lines = [bytes(line) for line in after.transcript.main]
+        assert any(b"second-words" in line for line in lines)
+        assert not any(b"first-words" in line for line in lines)
+
+
+async def _bring(trial: Trial, transcript: Transcript) -> None:
+    params = PrepareSessionParams(**which(trial), transcript=transcript)
+    answer = await trial.side.peer.call(PREPARE_SESSION, params, timeout=PATIENCE)
+    assert answer.ready
