@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Literal, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from agor.errors import AgorError, Disconnected, InvalidParams, Overloaded
 from agor.protocol.events import TaskResult
@@ -43,6 +43,7 @@ from agor.protocol.methods import (
     ShutdownResult,
     StopTaskParams,
     StopTaskResult,
+    TranscriptForm,
 )
 from agor.protocol.transcripts import Transcript, TranscriptBlock, joined, parts_of
 from agor.rpc import Peer, Routes
@@ -183,27 +184,28 @@ class ExecutionEnvironment:
         """Follow the agent's own record: what there is, then what is added, until nobody asks."""
         cursor: str | None = None
         while True:
-            part = await self._read_part(which, "lines", cursor, wait_ms=_WATCH_MS)
+            part = await self.read_transcript_part(which, "lines", cursor, wait_ms=_WATCH_MS)
             cursor = part.cursor
             if part.transcript.main or part.transcript.subagents:
                 yield part.transcript
 
     async def _read(
-        self, which: Conversation, form: Literal["lines", "blocks"]
+        self, which: Conversation, form: TranscriptForm
     ) -> AsyncIterator[ReadTranscriptResult]:
         more, cursor = True, None
         while more:
-            part = await self._read_part(which, form, cursor)
+            part = await self.read_transcript_part(which, form, cursor)
             more, cursor = part.more, part.cursor
             yield part
 
-    async def _read_part(
+    async def read_transcript_part(
         self,
         which: Conversation,
-        form: Literal["lines", "blocks"],
+        form: TranscriptForm,
         cursor: str | None,
         wait_ms: int = 0,
     ) -> ReadTranscriptResult:
+        """Read as much of a record as fits a message, from a cursor on."""
         params = ReadTranscriptParams(
             session_id=which.session_id,
             agentic_tool=which.agentic_tool,

@@ -91,6 +91,7 @@ ALSO_GOOD: dict[str, set[int]] = {
     "PUT /users/{user_id}/password": {422, 401, 403},
     "POST /auth/logout": {409},
     "GET /sessions/{session_id}/diff": {409},
+    "GET /sessions/{session_id}/transcript": {409},
 }
 #: Of those who may, some may only for one more reason; tests of their own say which.
 NOT_HERE = {

@@ -140,6 +140,7 @@ class Daemon(Parts):
             permissions=self.permissions,
             rules=self.rules,
             conversations=self.conversations,
+            transcripts=self.transcripts,
             credentials=self.credentials,
             rotations=self.rotations,
             receipts=self.receipts,

@@ -46,6 +46,7 @@ from agor.daemon.services.stops import Stopper
 from agor.daemon.services.task_stops import TaskStops
 from agor.daemon.services.tasks import Tasks
 from agor.daemon.services.tokens import Tokens
+from agor.daemon.services.transcripts import SessionTranscripts
 from agor.daemon.services.workspaces.parts import WorkspaceParts
 from agor.daemon.settings import pool_settings
 from agor.daemon.store import connect
@@ -112,6 +113,9 @@ class Parts:
             self.revocations,
         )  # fmt: skip
         self.conversations = Conversations(self.store, self.lives)
+        self.transcripts = SessionTranscripts(
+            self.lives, self.executors, self.people, self.workspaces.grounds
+        )
         self.receipts = Receipts(self.store)
         self.feed = Feed(self.lives.channel_for)
 

@@ -8,6 +8,7 @@ record that grows.
 from __future__ import annotations
 
 import asyncio
+import base64
 import time
 from collections.abc import Callable, Iterator
 from typing import Annotated, TypeVar
@@ -149,13 +150,14 @@ def _read_cursor(text: str | None) -> Cursor:
     if text is None:
         return {}
     try:
-        return msgspec.json.decode(text, type=Cursor)
-    except UNREADABLE:
+        return msgspec.json.decode(base64.urlsafe_b64decode(text), type=Cursor)
+    except (*UNREADABLE, ValueError):
         raise InvalidParams("params.cursor: it is none of those that were given") from None
 
 
 def _write_cursor(position: Cursor) -> str:
-    return msgspec.json.encode(position).decode()
+    # Part of an address, where it is asked for over HTTP.
+    return base64.urlsafe_b64encode(msgspec.json.encode(position)).decode()
 
 
 def _size_of(block: TranscriptBlock) -> int:

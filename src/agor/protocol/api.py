@@ -11,6 +11,7 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from agor.protocol.events import BlockKind, Problem, TokenUsage, ToolStatus
+from agor.protocol.mcp import McpServers
 from agor.protocol.methods import PermissionMode
 
 T = TypeVar("T")
@@ -77,6 +78,7 @@ class NewSession(Sent):
     permission_mode: PermissionMode = "default"
     model: Name | None = None
     environment: Name | None = None
+    mcp_servers: McpServers = {}
 
 
 class SessionChange(Sent):
@@ -86,6 +88,7 @@ class SessionChange(Sent):
     permission_mode: PermissionMode | UnsetType = UNSET
     model: Name | UnsetType | None = UNSET
     archived: bool | UnsetType = UNSET
+    mcp_servers: McpServers | UnsetType = UNSET
 
 
 class Session(Given):
@@ -104,6 +107,8 @@ class Session(Given):
     updated_at: int
     #: The worktree that its workspace is, if it is one of ours. Older feeds do not say.
     worktree_id: str | None = None
+    #: The names of its tool servers; their settings are for its agent only.
+    mcp_servers: list[str] = []
 
 
 # ── tasks ────────────────────────────────────────────────────────────────────────────────────

@@ -23,6 +23,7 @@ Token = Annotated[str, Meta(min_length=1, max_length=1024)]
 Sequence = Annotated[int, Meta(ge=1)]
 Milliseconds = Annotated[int, Meta(ge=0, le=2**53)]
 Cells = Annotated[int, Meta(ge=1, le=10_000)]
+TranscriptForm = Literal["lines", "blocks"]
 PermissionMode = Literal["default", "acceptEdits", "plan", "bypassPermissions"]
 
 #: Members never shown: keys, and what people type or put into environments.
@@ -158,7 +159,7 @@ class ReadTranscriptParams(Form):
     agentic_tool: Identifier
     agent_session_id: Identifier
     workspace: Annotated[str, Meta(min_length=1)]
-    form: Literal["lines", "blocks"] = "lines"
+    form: TranscriptForm = "lines"
     cursor: Annotated[str, Meta(max_length=10_000)] | None = None
     wait_ms: Annotated[int, Meta(ge=0, le=60_000)] = 0
 

@@ -84,10 +84,12 @@ class KeyDesk:
     async def kept(self) -> list[Credential]:
         return (await soon(self.daemon.credentials.page(self.who))).items
 
-    async def task(self, agent: str = "scripted") -> tuple[Hostile, ExecutePromptParams]:
+    async def task(
+        self, agent: str = "scripted", **more: Any
+    ) -> tuple[Hostile, ExecutePromptParams]:
         """Give a task to the executor of a new session of theirs."""
         desk = Desk(self.daemon, self.who, self._workspace)
-        new = NewSession(agentic_tool=agent, workspace=str(self._workspace))
+        new = NewSession(agentic_tool=agent, workspace=str(self._workspace), **more)
         session = await soon(self.daemon.sessions.create(self.who, new))
         await desk.prompt(session.session_id, "x")
         return await self._asker.next()
@@ -97,7 +99,11 @@ class KeyDesk:
         return await ask(*await self.task(agent), name)
 
 
-async def ask(executor: Hostile, params: ExecutePromptParams, name: str) -> GetApiKeyResult:
-    """Have a task ask for a key."""
-    asked = GetApiKeyParams(session_token=params.session_token, credential_key=name)
+async def ask(
+    executor: Hostile, params: ExecutePromptParams, name: str, *or_else: str
+) -> GetApiKeyResult:
+    """Have a task ask for a key, or for others that would do as well."""
+    asked = GetApiKeyParams(
+        session_token=params.session_token, credential_key=name, or_else=list(or_else)
+    )
     return await soon(executor.peer.call(GET_API_KEY, asked))

@@ -11,11 +11,13 @@ from typing import Any
 import msgspec
 import pytest
 
+from agor.daemon.services.credentials import agent_keys
 from agor.daemon.services.credentials.master_key import MasterKey
 from agor.daemon.store import credentials
 from agor.daemon.store.base import Statement, Write
 from agor.daemon.store.rows import CredentialRow
 from agor.errors import HandlerFailed, RpcError, TokenRefused
+from agor.protocol.mcp import McpServer
 from tests.integration.daemon.asker import Asker
 from tests.integration.daemon.gate import Gate
 from tests.integration.daemon.in_process import Desk, desk_in, soon
@@ -48,6 +50,38 @@ async def test_a_task_gets_the_key_of_its_own_person_only(folder: Path):
         assert (given.api_key, given.base_url) == ("sk-of-bob-0002", None)
 
 
+async def test_of_several_names_the_first_there_is_counts_and_ones_own_before_the_teams(
+    folder: Path,
+):
+    async with people(folder) as (ann, bob, desk):
+        await ann.keep(KEY, "sk-of-the-team-0001", team=True)
+        await bob.keep("ANTHROPIC_AUTH_TOKEN", "token-of-bob-0002")
+        records = Records(desk.daemon.store)
+        names = (KEY, "ANTHROPIC_AUTH_TOKEN")
+        given = await ask(*await bob.task("claude-code"), *names)
+        assert (given.api_key, given.credential_key) == ("token-of-bob-0002", names[1])
+        given = await ask(*await ann.task("claude-code"), *names)
+        assert (given.api_key, given.credential_key) == ("sk-of-the-team-0001", KEY)
+        delivered = records.of("credential.delivered")
+        assert [each["subject"] for each in delivered] == [names[1], KEY]
+        assert records.of("credential.refused") == []
+        with pytest.raises(HandlerFailed, match="does not get the credential 'OPENAI_API_KEY'"):
+            await ask(*await bob.task("claude-code"), KEY, "OPENAI_API_KEY")
+
+
+async def test_an_agent_gets_what_its_sessions_tool_servers_name_and_they_get_no_value(
+    folder: Path,
+):
+    servers = {"hub": McpServer(command="hub", env={"TOKEN": "Bearer ${HUB_TOKEN}"})}
+    async with people(folder) as (ann, _, _):
+        await ann.keep("HUB_TOKEN", "hub-of-ann-0001")
+        executor, params = await ann.task("claude-code", mcp_servers=servers)
+        assert params.mcp_servers == servers
+        assert (await ask(executor, params, "HUB_TOKEN")).api_key == "hub-of-ann-0001"
+        with pytest.raises(HandlerFailed, match="does not get the credential"):
+            await ask(*await ann.task("claude-code"), "HUB_TOKEN")
+
+
 @pytest.mark.parametrize("agent", ALL)
 @pytest.mark.parametrize(
     ("name", "only"),
@@ -78,12 +112,10 @@ async def test_an_agent_gets_only_what_it_needs(
         assert records.of("credential.delivered") == []
 
 
-async def test_an_agent_that_nobody_knows_gets_nothing(folder: Path):
-    async with people(folder) as (ann, _, __):
-        await ann.keep(KEY)
-        for agent in ("claude", "acp:", "Scripted"):
-            with pytest.raises(HandlerFailed, match="does not get"):
-                await ann.ask(KEY, agent)
+@pytest.mark.parametrize("agent", ["claude", "acp:", "Scripted"])
+def test_an_agent_that_nobody_knows_needs_nothing(agent: str):
+    """No session has one; a row of another version might."""
+    assert not agent_keys.needs(agent, KEY)
 
 
 async def test_the_credential_itself_can_narrow_that_further(folder: Path):

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from agor.protocol.api import Given, Id, PermissionStatus, Sent, SessionStatus, TaskStatus
+from agor.protocol.methods import TranscriptForm
 from agor.protocol.people import Whose
 
 Limit = Annotated[int, Meta(ge=1, le=200, description="How many at most.")]
@@ -39,6 +40,15 @@ class PageQuery(Sent):
 
     cursor: Cursor | None = None
     limit: Limit = 50
+
+
+class TranscriptQuery(Sent):
+    """Which part of an agent's record, and in which form."""
+
+    form: TranscriptForm = "lines"
+    cursor: Annotated[str, Meta(min_length=1, max_length=10_000, pattern=r"^[\w=-]+$")] | None = (
+        None
+    )
 
 
 class SessionsQuery(PageQuery):

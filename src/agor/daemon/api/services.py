@@ -24,6 +24,7 @@ from agor.daemon.services.rules.rules import Rules
 from agor.daemon.services.sessions import Sessions
 from agor.daemon.services.task_stops import TaskStops
 from agor.daemon.services.tasks import Tasks
+from agor.daemon.services.transcripts import SessionTranscripts
 from agor.daemon.services.workspaces.parts import WorkspaceParts
 from agor.protocol.api import ExecutorInfo, Health
 
@@ -39,6 +40,7 @@ class Services:
     permissions: Permissions
     rules: Rules
     conversations: Conversations
+    transcripts: SessionTranscripts
     credentials: Credentials
     rotations: Rotations
     receipts: Receipts

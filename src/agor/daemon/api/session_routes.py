@@ -13,6 +13,7 @@ from agor.daemon.api.forms import (
     PageQuery,
     SessionsQuery,
     TasksQuery,
+    TranscriptQuery,
 )
 from agor.daemon.api.route import WEBSOCKET, Route
 from agor.errors import (
@@ -37,6 +38,7 @@ from agor.protocol.api import (
     TaskMove,
     TaskStop,
 )
+from agor.protocol.methods import ReadTranscriptResult
 from agor.protocol.shares import NewShare, Share
 
 _FOLLOW = """Replays what is behind `after` and goes on live, with no gap and no duplicate. To go on
@@ -123,6 +125,15 @@ SESSION_ROUTES: list[Route] = [
         summary="Show a session's conversation, the newest part first",
         details="`sequence` says how far in the feed it reaches: follow the feed from there.",
         query=PageQuery, result=Messages, errors=(NotFound, Unprocessable, StoreUnavailable),
+    ),
+    Route(
+        method="GET", path="/sessions/{session_id}/transcript", action="session.transcript",
+        handler=sessions.transcript,
+        summary="Read the agent's own record of a session",
+        details="As its lines, or as blocks rebuilt from them; in parts, each with the cursor of "
+        "the next. It is read in the home of the session's Unix user.",
+        query=TranscriptQuery, result=ReadTranscriptResult,
+        errors=(NotFound, Conflict, Unprocessable, StoreUnavailable, PoolExhausted, PoolClosed),
     ),
     Route(
         method="GET", path="/tasks/{task_id}", action="session.view",

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from agor.daemon.api.forms import SessionsQuery
+from agor.daemon.api.forms import SessionsQuery, TranscriptQuery
 from agor.daemon.api.route import Request
 from agor.protocol.api import NewSession, Page, Session, SessionChange
+from agor.protocol.methods import ReadTranscriptResult
 
 
 async def create(request: Request[NewSession]) -> Session:
@@ -33,3 +34,11 @@ async def change(request: Request[SessionChange]) -> Session:
 async def delete(request: Request[None]) -> None:
     """Delete a session and all that belongs to it."""
     await request.services.sessions.delete(request.who, request.id)
+
+
+async def transcript(request: Request[TranscriptQuery]) -> ReadTranscriptResult:
+    """Read the agent's own record."""
+    asked = request.form
+    return await request.services.transcripts.read(
+        request.who, request.id, asked.form, asked.cursor
+    )

@@ -29,7 +29,7 @@ _ALL: Roles = frozenset(("owner", "admin", "member", "viewer"))
 
 Action = Literal[
     "session.create", "session.list", "session.view", "session.prompt", "session.stop",
-    "session.change", "session.delete", "session.share",
+    "session.change", "session.delete", "session.share", "session.transcript",
     "permission.list", "permission.decide",
     "rule.list", "rule.make", "rule.revoke",
     "credential.list", "credential.keep", "credential.keep_team", "credential.rotate",
@@ -68,6 +68,8 @@ RULES: Mapping[Action, Rule] = {
     "session.change": Rule(_WORKERS),
     "session.delete": Rule(_WORKERS, none=_OWNER),
     "session.share": Rule(_WORKERS),
+    # It is read in the owner's home, as the owner.
+    "session.transcript": Rule(_WORKERS),
     "permission.list": Rule(_ALL),  # gives those of sessions that they may view
     "permission.decide": Rule(_WORKERS),
     "rule.list": Rule(_ALL, none=_ADMINS),

@@ -16,7 +16,7 @@ import msgspec
 import structlog
 
 from agor.daemon.pool.settings import Claim
-from agor.daemon.services import access, views
+from agor.daemon.services import access, tool_servers, views
 from agor.daemon.services.executors import Executors
 from agor.daemon.services.finish import Finisher, result_of
 from agor.daemon.services.line import Entry
@@ -256,6 +256,7 @@ class Dispatcher:
             model=task.model,
             resume=live.row.agent_session_id,
             timeout_ms=task.timeout_ms or self._task_timeout_ms,
+            mcp_servers=tool_servers.read(live.row),
         )
         while not run.ended.done():
             try:

@@ -6,8 +6,9 @@ import asyncio
 
 from msgspec import UNSET
 
-from agor.daemon.services import access, views
+from agor.daemon.services import access, tool_servers, views
 from agor.daemon.services.audit.records import record
+from agor.daemon.services.credentials import agent_keys
 from agor.daemon.services.executors import Executors
 from agor.daemon.services.line import Entry
 from agor.daemon.services.live import LiveSessions, Turn, outlast
@@ -45,6 +46,8 @@ class Sessions:
         self, who: Principal, new: NewSession, receipt: Receipt | None = None
     ) -> Session:
         """Begin a conversation."""
+        _check_agent(new.agentic_tool)
+        servers = tool_servers.write(new.mcp_servers)
         environment = new.environment or self._environment
         if environment != "local":
             raise Unprocessable(
@@ -52,7 +55,7 @@ class Sessions:
             )
         ground = await self._workspaces.prepare(who, new)
         try:
-            return await self._begin(who, new, environment, ground, receipt)
+            return await self._begin(who, new, environment, ground, servers, receipt)
         except BaseException:
             await self._workspaces.abandon(who, ground)
             raise
@@ -63,6 +66,7 @@ class Sessions:
         new: NewSession,
         environment: str,
         ground: Ground,
+        servers: bytes | None,
         receipt: Receipt | None,
     ) -> Session:
         created = now()
@@ -81,6 +85,7 @@ class Sessions:
             agent_session_id=None,
             created_at=created,
             updated_at=created,
+            mcp_servers=servers,
         )
         live = self._lives.add(row, 0)
         entry = Entry([sessions.insert(row)])
@@ -126,6 +131,8 @@ class Sessions:
             changes = {
                 name: value for name in names if (value := getattr(change, name)) is not UNSET
             }
+            if change.mcp_servers is not UNSET:
+                changes["mcp_servers"] = tool_servers.write(change.mcp_servers)
             if changes.get("archived") and (live.current is not None or live.queue):
                 raise Conflict("this session has work to do", hint="Stop its tasks first.")
             if changes:
@@ -147,3 +154,12 @@ class Sessions:
             deleted = asyncio.ensure_future(self._store.commit(removal))
             await outlast(deleted)
             self._lives.forget(live)
+
+
+def _check_agent(name: str) -> None:
+    if not agent_keys.is_known(name):
+        known = ", ".join(sorted(agent_keys.NEEDS))
+        raise Unprocessable(
+            f"agentic_tool: there is no agent {quoted(name)}",
+            hint=f"There are {known}, and acp: with the command of any agent that speaks ACP.",
+        )

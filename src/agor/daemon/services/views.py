@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from agor.daemon.services import tool_servers
 from agor.daemon.store.rows import PermissionRow, RuleRow, SessionRow, TaskRow
 from agor.errors import Unprocessable
 from agor.protocol.api import Page, Permission, Session, Task, TaskState
@@ -34,6 +35,7 @@ def session(row: SessionRow) -> Session:
         created_at=row.created_at,
         updated_at=row.updated_at,
         worktree_id=row.worktree_id,
+        mcp_servers=sorted(tool_servers.read(row)),
     )
 
 

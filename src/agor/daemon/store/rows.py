@@ -30,6 +30,8 @@ class SessionRow(Struct, frozen=True, kw_only=True):
     updated_at: int
     #: The worktree that its workspace is, if it is one of ours.
     worktree_id: str | None = None
+    #: JSON: its tool servers by name, if it has any.
+    mcp_servers: bytes | None = None
 
 
 class TaskRow(Struct, frozen=True, kw_only=True):

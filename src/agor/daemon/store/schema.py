@@ -219,6 +219,7 @@ sessions = Table(
     _number("created_at"),
     _number("updated_at"),
     _text("worktree_id", optional=True),
+    _json("mcp_servers", optional=True),
     Index("ix_sessions_worktree", "worktree_id", **_where("worktree_id IS NOT NULL")),
     Index("ix_sessions_number", "number", unique=True),
     Index("ix_sessions_created", "created_at", "session_id"),

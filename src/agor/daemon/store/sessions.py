@@ -11,7 +11,8 @@ _INSERT = mapping.insert("sessions", SessionRow, "session_id")
 #: What the agent calls the conversation does not vanish, whatever an older row says.
 _UPDATE = (
     "UPDATE sessions SET status = ?, title = ?, permission_mode = ?, model = ?, environment = ?,"
-    " agent_session_id = COALESCE(?, agent_session_id), updated_at = ? WHERE session_id = ?"
+    " agent_session_id = COALESCE(?, agent_session_id), updated_at = ?, mcp_servers = ?"
+    " WHERE session_id = ?"
 )
 _SELECT = f"SELECT {mapping.columns(SessionRow)} FROM sessions"  # noqa: S608 - names of ours
 #: What goes with a session, by its id. The receipts of its requests stay until they are old.
@@ -30,7 +31,7 @@ def update(row: SessionRow) -> Statement:
     """Store all of a session that can change."""
     changing = (
         row.status, row.title, row.permission_mode, row.model, row.environment,
-        row.agent_session_id, row.updated_at, row.session_id,
+        row.agent_session_id, row.updated_at, row.mcp_servers, row.session_id,
     )  # fmt: skip
     return Statement(_UPDATE, changing)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from agor.daemon.services import tool_servers
 from agor.daemon.services.audit.records import AuditResult, record
 from agor.daemon.services.credentials import agent_keys
 from agor.daemon.services.credentials.credentials import NAME, agents_of
@@ -46,6 +47,8 @@ class _Asked(NamedTuple):
     grant: Grant
     names: Sequence[str]
     agent: str
+    #: What the session's tool servers need beside.
+    servers_need: set[str]
     owner: UserRow
 
     @property
@@ -75,7 +78,9 @@ class Keys:
             raise TokenRefused(f"this task has asked for keys {grant.asked} times already")
         grant.asked += 1
         owner = self._people.get(grant.row.user_id)
-        asked = _Asked(grant, names, run.live.row.agentic_tool, owner)
+        session = run.live.row
+        needed = tool_servers.credentials(session)
+        asked = _Asked(grant, names, session.agentic_tool, needed, owner)
         try:
             self._people.check_enabled(owner.user_id)
             _check(asked)
@@ -139,7 +144,7 @@ def _check(asked: _Asked) -> None:
                 hint="Letters, digits and _, at most 128, and no digit first.",
                 code="no_such_credential",
             )
-        if not agent_keys.needs(asked.agent, name):
+        if name not in asked.servers_need and not agent_keys.needs(asked.agent, name):
             raise _not_for(asked, name, f"It gets: {agent_keys.needed_by(asked.agent)}.")
 
 

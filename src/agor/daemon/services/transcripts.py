@@ -1,0 +1,62 @@
+"""The agents' own records of conversations, read through the executor of their session.
+
+The record is in the home of the session's Unix user, and only the session's owner may read it: an
+agent writes more into it than it tells. An executor is started for it if there is none.
+"""
+
+from __future__ import annotations
+
+from agor.daemon.pool.settings import Claim
+from agor.daemon.services.executors import Executors
+from agor.daemon.services.live import LiveSession, LiveSessions
+from agor.daemon.services.people.people import People
+from agor.daemon.services.principal import Principal
+from agor.daemon.services.workspaces.workspaces import Workspaces
+from agor.errors import Conflict, NotFound, RpcError, Unprocessable
+from agor.execution import Conversation
+from agor.protocol.methods import ReadTranscriptResult, TranscriptForm
+
+
+class SessionTranscripts:
+    """Reads records back."""
+
+    def __init__(
+        self, lives: LiveSessions, executors: Executors, people: People, workspaces: Workspaces
+    ) -> None:
+        self._lives = lives
+        self._executors = executors
+        self._people = people
+        self._workspaces = workspaces
+
+    async def read(
+        self, who: Principal, session_id: str, form: TranscriptForm, cursor: str | None
+    ) -> ReadTranscriptResult:
+        """Read the next part of a session's record."""
+        live = await self._lives.get_for(who, session_id, "session.transcript")
+        which = _conversation(live)
+        await self._workspaces.ready(live.row, starts=not self._executors.has(session_id))
+        claim = Claim(
+            session_id=session_id,
+            user_id=live.row.user_id,
+            unix_username=self._people.unix_username(live.row.user_id),
+        )
+        environment = await self._executors.acquire(claim)
+        try:
+            return await environment.read_transcript_part(which, form, cursor)
+        except RpcError as error:
+            if error.code == "no_transcript":
+                raise NotFound(error.message, hint=error.hint) from None
+            if error.code == "invalid_params":
+                raise Unprocessable(error.message, hint=error.hint) from None
+            raise
+        finally:
+            self._executors.release(session_id, environment)
+
+
+def _conversation(live: LiveSession) -> Conversation:
+    row = live.row
+    if row.agent_session_id is None:
+        raise Conflict(
+            "the agent of this session has no record of it yet", hint="Give it a prompt first."
+        )
+    return Conversation(row.session_id, row.agentic_tool, row.agent_session_id, row.workspace)
