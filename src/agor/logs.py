@@ -9,9 +9,10 @@ import contextlib
 import logging
 import os
 import select
-from typing import Literal, TextIO, cast
+from typing import TYPE_CHECKING, Literal, TextIO, cast
 
-import structlog
+if TYPE_CHECKING:
+    import structlog
 
 LogFormat = Literal["console", "json"]
 LogLevel = Literal["debug", "info", "warning", "error"]
@@ -39,6 +40,9 @@ class _Stderr:
 
 def configure(level: LogLevel, form: LogFormat) -> None:
     """Set up logging for this process."""
+    # Imported late: the settings know of levels and formats, and are read by who logs nothing.
+    import structlog
+
     renderer: structlog.types.Processor
     if form == "json":
         renderer = structlog.processors.JSONRenderer()

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import getpass
 import sys
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from rich.console import Console
 from rich.text import Text
 
-from agor.cli.view import printable
-from agor.client import Client
+from agor.cli.printable import printable
 from agor.errors import BadInput
+
+if TYPE_CHECKING:
+    from agor.client import Client
 
 T = TypeVar("T")
 
@@ -23,6 +24,10 @@ _LONGEST_LINE = 8192
 
 def ask(work: Callable[[Client], Awaitable[T]]) -> T:
     """Have a client of the daemon of this home, and do something with it."""
+    # Imported late: it brings HTTP and WebSockets, and not every command asks.
+    import asyncio
+
+    from agor.client import Client
 
     async def run() -> T:
         async with Client.local() as client:

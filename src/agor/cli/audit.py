@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.text import Text
 
 from agor.cli.moments import moment, shown
-from agor.cli.view import printable
+from agor.cli.printable import printable
 from agor.client import Client
 from agor.config import load
 from agor.daemon.services.audit.anchors import AnchorFile
@@ -26,7 +26,11 @@ from agor.protocol.audit import AuditEntry, AuditVerification
 
 _STYLES = {"ok": "", "refused": "yellow", "failed": "red"}
 
-app = typer.Typer(no_args_is_help=True, help="See what happened, and that nobody changed the log.")
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    help="See what happened, and that nobody changed the log.",
+)
 
 Json = Annotated[bool, typer.Option("--json", help="As JSON, one object a line.")]
 

@@ -14,7 +14,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from agor.cli.view import printable
+from agor.cli.printable import printable
 from agor.config.editing import key_named, problem_of, set_value, unset_value
 from agor.config.keys import KEYS
 from agor.config.reading import Setting, from_variables, settings
@@ -27,7 +27,9 @@ _NARROW = (max(map(len, KEYS)), 20, 0)
 _WIDE = 170
 _FROM_INPUT = "-"
 
-app = typer.Typer(no_args_is_help=True, help="Look at the settings and change them.")
+app = typer.Typer(
+    add_completion=False, no_args_is_help=True, help="Look at the settings and change them."
+)
 
 Name = Annotated[str, typer.Argument(metavar="KEY", help="For example: execution.max_executors")]
 

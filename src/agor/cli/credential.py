@@ -18,7 +18,7 @@ import uvloop
 from rich.console import Console
 from rich.text import Text
 
-from agor.cli.view import printable
+from agor.cli.printable import printable
 from agor.client import Client
 from agor.errors import BadInput, TimedOut
 from agor.protocol.credentials import LONGEST_VALUE, Credential, Rotation
@@ -29,7 +29,9 @@ T = TypeVar("T")
 _PATIENCE = 600.0
 _INTERVAL = 0.1
 
-app = typer.Typer(no_args_is_help=True, help="Keep the API keys that agents work with.")
+app = typer.Typer(
+    add_completion=False, no_args_is_help=True, help="Keep the API keys that agents work with."
+)
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="For example: ANTHROPIC_API_KEY")]
 Team = Annotated[bool, typer.Option("--team", help="The whole team's, instead of your own.")]

@@ -1,4 +1,7 @@
-"""`agor daemon`: runs the daemon, in the foreground or in the background, and says how it is."""
+"""`agor daemon`: runs the daemon, in the foreground or in the background, and says how it is.
+
+Settings are imported where they are read: `agor daemon status` answers without them.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import http.client
 import json
 import time
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import typer
@@ -17,25 +20,31 @@ from rich.text import Text
 import agor
 from agor.cli import background, log_file
 from agor.cli.asking import ask
-from agor.cli.view import printable
-from agor.client import Client
-from agor.config import Config, load
-from agor.config.keys import KEYS
+from agor.cli.printable import printable
 from agor.errors import BadConfig, DaemonNotRunning
 from agor.home import Description, Home
 from agor.protocol.api import Health
+
+if TYPE_CHECKING:
+    from agor.client import Client
 
 NOT_RUNNING = 3
 #: Seconds that ending may take beyond the times the daemon gives its parts.
 _GRACE = 3.0
 
-app = typer.Typer(no_args_is_help=True, help="Start and stop the daemon, and see how it is.")
+app = typer.Typer(
+    add_completion=False, no_args_is_help=True, help="Start and stop the daemon, and see how it is."
+)
 
 
 def _address(host: str | None) -> str | None:
+    if host is None:
+        return None
+    from agor.config.keys import KEYS
+
     kind = KEYS["daemon.host"].kind
     try:
-        return None if host is None else str(kind.read(host))
+        return str(kind.read(host))
     except ValueError:
         raise typer.BadParameter(f"It must be {kind.allowed}.") from None
 
@@ -54,10 +63,12 @@ Force = Annotated[bool, typer.Option("--force", help="Kill it if it does not end
 @app.command()
 def run(host: Host = None, port: Port = None) -> None:
     """Run the daemon here, in the foreground; its log goes to standard error."""
+    # Imported late: it is most of the program, and no other command needs it.
+    from agor.config import load
+    from agor.daemon import process
+
     home = Home.find()
     config = load(home.folder)
-    # Imported late: it is most of the program, and no other command needs it.
-    from agor.daemon import process
 
     raise typer.Exit(process.run(config, home, host=host, port=port))
 
@@ -65,6 +76,8 @@ def run(host: Host = None, port: Port = None) -> None:
 @app.command()
 def start(host: Host = None, port: Port = None) -> None:
     """Start the daemon in the background, and wait until it serves."""
+    from agor.config import load
+
     home = Home.find()
     load(home.folder)
     _start(home, host, port)
@@ -81,6 +94,8 @@ def stop(force: Force = False) -> None:
 @app.command()
 def restart(host: Host = None, port: Port = None, force: Force = False) -> None:
     """Stop the daemon and start it, with the settings as they are now."""
+    from agor.config import load
+
     home = Home.find()
     # Settings that are wrong must not cost us the daemon that runs.
     config = load(home.folder)
@@ -155,6 +170,8 @@ def _start(home: Home, host: str | None, port: int | None) -> None:
 
 
 def _stop(home: Home, force: bool) -> bool:
+    from agor.config import Config, load
+
     try:
         config = load(home.folder)
     except BadConfig:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import typer
 import uvloop
 from rich.console import Console
 from rich.text import Text
@@ -29,6 +30,8 @@ from agor.config.editing import set_value
 from agor.home import Home
 from agor.protocol.api import FeedEvent, Permission
 from agor.protocol.events import EVENT_FORMS
+
+app = typer.Typer(add_completion=False)
 
 Script = list[dict[str, Any]]
 
@@ -121,6 +124,7 @@ class Demo:
         self._console.print(Text(words, "dim"), soft_wrap=True)
 
 
+@app.command()
 def demo() -> None:
     """Play the scripted agent through a real daemon; needs no account and no key."""
     console = Console(highlight=False)

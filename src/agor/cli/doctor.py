@@ -11,14 +11,17 @@ import uvloop
 from rich.console import Console
 from rich.text import Text
 
-from agor.cli.view import printable
+from agor.cli.printable import printable
 from agor.daemon.pool.doctor import Finding, examine
 from agor.home import Home
+
+app = typer.Typer(add_completion=False)
 
 _MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "problem": ("✗", "bold red")}
 _INDENT = "    "
 
 
+@app.command()
 def doctor(
     unix_users: Annotated[
         list[str] | None,

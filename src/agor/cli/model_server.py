@@ -18,7 +18,10 @@ from agor.errors import BadInput
 from agor.testing.model import ModelServer, Request
 from agor.testing.model.script import Script, parse_script
 
+app = typer.Typer(add_completion=False)
 
+
+@app.command()
 def model_server(
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes any that is free.")] = 0,
     script: Annotated[

@@ -11,14 +11,16 @@ import typer
 from rich.console import Console
 
 from agor.cli.asking import ask, remark
+from agor.cli.printable import printable
 from agor.cli.tables import print_table
-from agor.cli.view import printable
 from agor.client import Client
 from agor.errors import BadInput, GitFailed, NotFound
 from agor.protocol.validation import quoted
 from agor.protocol.workspaces import Repo
 
-app = typer.Typer(no_args_is_help=True, help="Register and clone repositories.")
+app = typer.Typer(
+    add_completion=False, no_args_is_help=True, help="Register and clone repositories."
+)
 
 Given = Annotated[str | None, typer.Option("--name", help="What to call it (default: its folder).")]
 Named = Annotated[str, typer.Argument(metavar="NAME", help="Its name, or its id.")]

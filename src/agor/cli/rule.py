@@ -26,7 +26,9 @@ from agor.protocol.rules import NewRule, PermissionRule, RuleExport
 _SPAN = re.compile(r"([0-9]{1,6})([smhd])")
 _MILLISECONDS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
-app = typer.Typer(no_args_is_help=True, help="Answer permission requests in advance.")
+app = typer.Typer(
+    add_completion=False, no_args_is_help=True, help="Answer permission requests in advance."
+)
 
 Effect = Annotated[RuleEffect, typer.Argument(help="What the rule says.", show_default=False)]
 Tool = Annotated[str, typer.Argument(metavar="TOOL", help="For example: Bash, or mcp__git__*")]

@@ -8,8 +8,9 @@ import time
 from rich.console import Console
 from rich.text import Text
 
+from agor.cli.printable import printable
 from agor.cli.tables import print_table
-from agor.cli.view import brief, printable
+from agor.cli.view import brief
 from agor.protocol.rules import PermissionRule, RulePreview
 
 #: Past requests that are shown one by one.

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.text import Text
 
-from agor.cli.view import printable
+from agor.cli.printable import printable
 
 
 def print_table(lines: Sequence[tuple[str, ...]]) -> None:

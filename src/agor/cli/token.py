@@ -16,9 +16,9 @@ import msgspec
 import typer
 
 from agor.cli.asking import ask, prompt_secret, read_secret, remark
+from agor.cli.printable import printable
 from agor.cli.tables import print_table
 from agor.cli.user import PasswordStdin
-from agor.cli.view import printable
 from agor.client import Client
 from agor.client.address import of_home
 from agor.client.signing_in import make_token
@@ -27,7 +27,9 @@ from agor.errors import BadInput
 from agor.home import Home
 from agor.protocol.people import ApiToken, MadeToken, NewToken
 
-app = typer.Typer(no_args_is_help=True, help="Make tokens for programs, and revoke them.")
+app = typer.Typer(
+    add_completion=False, no_args_is_help=True, help="Make tokens for programs, and revoke them."
+)
 
 _SPAN = re.compile(r"([0-9]{1,5})([hd])")
 _MILLISECONDS = {"h": 3600_000, "d": 24 * 3600_000}

@@ -15,12 +15,14 @@ import msgspec
 import typer
 
 from agor.cli.asking import ask, prompt_new_password, read_secret, remark
+from agor.cli.printable import printable
 from agor.cli.tables import print_table
-from agor.cli.view import printable
 from agor.client import Client
 from agor.protocol.people import Role, User
 
-app = typer.Typer(no_args_is_help=True, help="Add people, and say what they may do.")
+app = typer.Typer(
+    add_completion=False, no_args_is_help=True, help="Add people, and say what they may do."
+)
 
 
 class RoleName(StrEnum):

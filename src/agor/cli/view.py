@@ -14,6 +14,7 @@ from rich.live import Live
 from rich.spinner import Spinner
 from rich.text import Text
 
+from agor.cli.printable import printable
 from agor.protocol.events import (
     BlockComplete,
     BlockDelta,
@@ -35,10 +36,6 @@ _MARKS = {
     "denied": ("⊘", "yellow"),
     "awaiting_permission": ("?", "yellow"),
 }
-
-
-#: Control characters, but for tab and newline.
-_CONTROLS = dict.fromkeys((*range(9), *range(11, 32), *range(127, 160)))
 
 
 class EventView:
@@ -181,11 +178,6 @@ class EventView:
             seconds = f"{time.monotonic() - self._began:.0f} s"
             parts.append(Spinner("dots", Text(f" {self._doing} · {seconds}", "dim")))
         self._live.update(Group(*parts))
-
-
-def printable(text: str) -> str:
-    """Take out what would steer the terminal: an agent must not hide what it asks for."""
-    return text.translate(_CONTROLS)
 
 
 def brief(tool_input: dict[str, Any]) -> str:

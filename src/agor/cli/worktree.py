@@ -13,15 +13,17 @@ from rich.text import Text
 
 from agor.cli import repo
 from agor.cli.asking import ask, remark
+from agor.cli.printable import printable
 from agor.cli.repo import AsJson
 from agor.cli.tables import print_table, size
-from agor.cli.view import printable
 from agor.client import Client
 from agor.errors import BadInput, NotFound
 from agor.protocol.validation import quoted
 from agor.protocol.workspaces import Diff, Orphans, Worktree, WorktreeDetails, WorktreeRemoved
 
-app = typer.Typer(no_args_is_help=True, help="Make worktrees, look at them, remove them.")
+app = typer.Typer(
+    add_completion=False, no_args_is_help=True, help="Make worktrees, look at them, remove them."
+)
 
 Named = Annotated[str, typer.Argument(metavar="NAME", help="Its name, its path, or its id.")]
 _SIGNS = {"+": "green", "-": "red", "@": "cyan"}
