@@ -11,6 +11,7 @@ from rich.text import Text
 import agor
 from agor import logs
 from agor.cli import (
+    agent,
     audit,
     config,
     credential,
@@ -41,6 +42,7 @@ app.add_typer(token.app, name="token")
 app.add_typer(rule.app, name="rule")
 app.add_typer(audit.app, name="audit")
 app.add_typer(credential.app, name="credential")
+app.add_typer(agent.app, name="agent")
 app.add_typer(repo.app, name="repo")
 app.add_typer(worktree.app, name="worktree")
 app.command("demo")(demo.demo)
