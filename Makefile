@@ -27,6 +27,7 @@ demo: setup  ## play the scripted agent through a real executor and watch its ev
 
 test: setup  ## run every test
 	@scripts/system-packages
+	@scripts/agents
 	@$(BIN)/python -m pytest --numprocesses 2 --dist loadgroup
 
 check: setup  ## formatting, lint, types
@@ -47,10 +48,11 @@ chaos: setup  ## kill -9 at random under load; ONLY=pool DURATION=40
 fuzz: setup  ## send LINES random lines (default a million) to a live executor
 	@$(BIN)/python -m tests.fuzz --lines $(or $(LINES),1000000)
 
-lock: setup  ## resolve the dependencies anew into requirements.lock
+lock: setup  ## resolve the dependencies, and those of agents, anew into the lock files
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
 	@$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header \
 		--extra dev pyproject.toml --output-file requirements.lock
+	@$(BIN)/python scripts/lock-agents
 
 clean:  ## remove what the other commands made
-	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis bench/.peers bench/build
+	@rm -rf $(VENV) .agents .mypy_cache .ruff_cache .pytest_cache .hypothesis bench/.peers bench/build

@@ -18,6 +18,7 @@
     │       ├── ProviderOverloaded … it is too busy
     │       ├── ContextFull      … the conversation is longer than the model can hold
     │       └── NoSuchModel      … there is no model of that name
+    ├── InstallFailed            an agent's program could not be installed
     ├── EnvironmentFailed        an environment could not do what it was asked
     │   ├── NoSuchFile
     │   ├── CommandTimedOut
@@ -178,6 +179,12 @@ class UnknownUser(BadInput):
     """There is no Unix user of this name on this machine."""
 
     code = "unknown_user"
+
+
+class InstallFailed(AgorError):
+    """An agent's program could not be installed; one that was there is still in use."""
+
+    code = "install_failed"
 
 
 class EnvironmentFailed(AgorError):

@@ -5,6 +5,7 @@ HOME/                  made 0700; nobody else may write to it
   token                0600; opens the API
   agor.db              the database, unless it is elsewhere
   audit.anchors        0600; what the audit log was, outside of the database
+  agents/              agents' programs, unless they are elsewhere; see agor.installing.folder
   logs/daemon.log      0700; of a daemon that was started in the background
   run/                 0700; sockets and whatever else has no meaning after a restart
     daemon.lock        locked for life by the daemon; holds its pid and start
@@ -84,6 +85,10 @@ class Home:
             raise BadInput(
                 "this user has no home directory", hint="Set AGOR_HOME to a folder of yours."
             ) from None
+
+    def path(self, template: str) -> Path:
+        """Give the path that a setting names, which may begin with {home}."""
+        return Path(template.replace("{home}", str(self.folder), 1))
 
     def prepare(self) -> None:
         """Make the folders; refuse those that others could change."""

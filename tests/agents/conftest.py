@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from agor.testing.model import ModelServer
+from tests.agents.needed import need_agent
 from tests.agents.site import Site, folder_of_its_own
 from tests.agents.subjects import SUBJECTS
 from tests.agents.subjects.base import Subject
@@ -20,6 +21,7 @@ os.environ.setdefault("AGOR_AGENTS", str(ROOT / ".agents"))
 @pytest.fixture(params=sorted(SUBJECTS))
 def subject(request: pytest.FixtureRequest) -> Subject:
     """Each agent in turn."""
+    need_agent(request.param)
     return SUBJECTS[request.param]
 
 

@@ -11,13 +11,12 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
+from agor.catalogue import AGENTS_FOLDER
 from agor.errors import AgentMissing
 
 _KEPT = frozenset(
     {"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "TERM", "TMPDIR"}
 )  # fmt: skip
-#: The folder of `agor agent install`; set by whoever starts the executor.
-AGENTS_FOLDER = "AGOR_AGENTS"
 
 
 def program_environment(more: Mapping[str, str] = {}) -> dict[str, str]:
@@ -29,11 +28,15 @@ def program_environment(more: Mapping[str, str] = {}) -> dict[str, str]:
 
 
 def find_program(name: str) -> Path | None:
-    """Find an agent's program: where agor installs them, else on the path."""
+    """Find an agent's program: where agor installs them, else on the path.
+
+    `npm install --prefix` puts programs into that folder too, for those who install by hand.
+    """
     if folder := os.environ.get(AGENTS_FOLDER):
-        installed = Path(folder) / "node_modules" / ".bin" / name
-        if os.access(installed, os.X_OK):
-            return installed
+        for programs in ("bin", "node_modules/.bin"):
+            installed = Path(folder) / programs / name
+            if os.access(installed, os.X_OK):
+                return installed
     found = shutil.which(name)
     return None if found is None else Path(found)
 

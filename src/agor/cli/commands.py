@@ -30,6 +30,7 @@ COMMANDS = {
     "rule": Entry("rule", "Answer permission requests in advance."),
     "audit": Entry("audit", "See what happened, and that nobody changed the log."),
     "credential": Entry("credential", "Keep the API keys that agents work with."),
+    "agent": Entry("agent", "Install agents, and see whether they can work."),
     "repo": Entry("repo", "Register and clone repositories."),
     "worktree": Entry("worktree", "Make worktrees, look at them, remove them."),
     "demo": Entry(

@@ -48,16 +48,34 @@ def doctor(
     ] = None,
 ) -> None:
     """Check this machine: what works, what does not, and what to do about it."""
-    console = Console(highlight=False, soft_wrap=True)
     if canary:
-        findings = uvloop.run(_fly(console, also or []))
+        console = Console(highlight=False, soft_wrap=True)
+        _conclude(console, uvloop.run(_fly(console, also or [])))
     else:
-        findings = list(_shown(console, examine(runtime or Home.find().runtime, unix_users or [])))
+        report(_examine_all(runtime or Home.find().runtime, unix_users or []))
+
+
+def report(findings: Iterator[Finding]) -> None:
+    """Show each finding as soon as it is there, and end with what they come to."""
+    console = Console(highlight=False, soft_wrap=True)
+    _conclude(console, list(_shown(console, findings)))
+
+
+def _conclude(console: Console, findings: list[Finding]) -> None:
     problems = sum(finding.state == "problem" for finding in findings)
     warnings = sum(finding.state == "warning" for finding in findings)
     console.print(_summary(problems, warnings))
     if problems:
         raise typer.Exit(1)
+
+
+def _examine_all(runtime: Path, unix_users: list[str]) -> Iterator[Finding]:
+    yield from examine(runtime, unix_users)
+    if unix_users:
+        # Imported late: without other users there is nothing to look at.
+        from agor.cli.agent_findings import examine_as
+
+        yield from examine_as(unix_users)
 
 
 def _shown(console: Console, findings: Iterator[Finding]) -> Iterator[Finding]:

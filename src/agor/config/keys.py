@@ -126,6 +126,11 @@ class ExecutionConfig:
     environment: str = _key(
         "local", Choice("local"), "where executors run, unless a session says otherwise"
     )
+    agents_folder: str = _key(
+        "{home}/agents",
+        FilePath(),
+        "where agents are installed; with run_as_unix_user, one that all these users can read",
+    )
     limits: LimitsConfig = _section(LimitsConfig)
 
 

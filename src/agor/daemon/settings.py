@@ -28,6 +28,7 @@ def pool_settings(config: Config, home: Home) -> PoolSettings:
         ping_timeout=execution.ping_timeout_ms / 1000,
         max_line=execution.max_line_bytes,
         outbox_bytes=execution.outbox_bytes,
+        agents_folder=home.path(execution.agents_folder),
     )
 
 

@@ -18,8 +18,8 @@ import uvloop
 
 import agor
 from agor import logs
-from agor.agents.environment import AGENTS_FOLDER
 from agor.agents.processes import kill_all_groups
+from agor.catalogue import AGENTS_FOLDER
 from agor.errors import AgorError, BadInput, BrokenFrame
 from agor.executor.server import Executor, Options, unix_user
 from agor.rpc import unix

@@ -1,16 +1,17 @@
-"""Which agent needs which keys: one table. No agent gets any other."""
+"""Which agent may have which keys, as the catalogue says. No agent gets any other."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+from agor.catalogue import CATALOGUE
+
 #: None: whatever it asks for, since what it talks to is up to its owner.
 NEEDS: Mapping[str, frozenset[str] | None] = {
-    "claude-code": frozenset(("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")),
-    "codex": frozenset(("OPENAI_API_KEY", "CODEX_API_KEY")),
-    "gemini": frozenset(("GEMINI_API_KEY", "GOOGLE_API_KEY")),
-    "opencode": None,
     "scripted": None,
+    **{
+        agent.name: None if agent.any_key else frozenset(agent.keys) for agent in CATALOGUE.values()
+    },
 }
 #: What the name of any agent begins with that speaks ACP and has no module of its own.
 _ACP = "acp:"

@@ -186,7 +186,7 @@ def take_variable(env: MutableMapping[str, str]) -> str | None:
 def source_of(config: CredentialsConfig, home: Home, variable: str | None) -> KeySource:
     """Choose the source that the configuration names."""
     if config.master_key == "file":
-        return KeyFile(Path(config.key_file.replace("{home}", str(home.folder), 1)))
+        return KeyFile(home.path(config.key_file))
     if config.master_key == "environment":
         return KeyVariable(variable)
     if config.key_command is None:
