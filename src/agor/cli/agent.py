@@ -12,8 +12,8 @@ from rich.text import Text
 from agor.catalogue import CATALOGUE, KnownAgent
 from agor.cli.agents_folder import configured_folder
 from agor.cli.asking import remark
-from agor.cli.tables import print_table
 from agor.cli.printable import printable
+from agor.cli.tables import print_table
 from agor.errors import BadInput
 from agor.home import Home
 from agor.installing.looking import Look, look
