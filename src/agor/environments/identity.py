@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import pwd
 from dataclasses import dataclass
@@ -29,14 +30,7 @@ class UnixIdentity:
     @classmethod
     def current(cls) -> UnixIdentity:
         """Return who we are. In a container that need not be anybody with a name."""
-        uid = os.geteuid()
-        groups = tuple(sorted({os.getegid(), *os.getgroups()}))
-        try:
-            found = pwd.getpwuid(uid)
-        except KeyError:
-            return cls(str(uid), uid, os.getegid(), groups, os.environ.get("HOME", "/"), "/bin/sh")
-        shell = found.pw_shell or "/bin/sh"
-        return cls(found.pw_name, uid, os.getegid(), groups, found.pw_dir, shell)
+        return _identity(os.geteuid(), os.getegid(), tuple(os.getgroups()))
 
     @classmethod
     def of(cls, name: str) -> UnixIdentity:
@@ -51,6 +45,18 @@ class UnixIdentity:
         groups = tuple(sorted(set(os.getgrouplist(found.pw_name, found.pw_gid))))
         shell = found.pw_shell or "/bin/sh"
         return cls(found.pw_name, found.pw_uid, found.pw_gid, groups, found.pw_dir, shell)
+
+
+@functools.lru_cache(maxsize=8)
+def _identity(uid: int, gid: int, others: tuple[int, ...]) -> UnixIdentity:
+    """Look a process's user up, once: this is asked for every request."""
+    groups = tuple(sorted({gid, *others}))
+    try:
+        found = pwd.getpwuid(uid)
+    except KeyError:
+        return UnixIdentity(str(uid), uid, gid, groups, os.environ.get("HOME", "/"), "/bin/sh")
+    shell = found.pw_shell or "/bin/sh"
+    return UnixIdentity(found.pw_name, uid, gid, groups, found.pw_dir, shell)
 
 
 def way_to(identity: UnixIdentity, our_uid: int | None = None) -> Way:

@@ -46,32 +46,58 @@ tell well "$seen"
 """
 
 
+#: Who, and which folder.
+_Key = tuple[int, str]
+
+
 class Reach:
     """Looks whether people can reach folders."""
 
     def __init__(self) -> None:
         #: Folders that could be reached a moment ago, by whom, and until when that counts.
-        self._seen: dict[tuple[int, str], float] = {}
+        self._seen: dict[_Key, float] = {}
+        #: Looks that are under way: whoever asks the same meanwhile waits for the same.
+        self._looks: dict[_Key, asyncio.Task[None]] = {}
 
     async def check(self, identity: UnixIdentity, folder: str) -> None:
         """Raise `WorkspaceUnreachable` if this user cannot enter and read this folder."""
         key, clock = (identity.uid, folder), time.monotonic()
         if self._seen.get(key, clock) > clock:
             return
-        # Our own rights can be asked for without a process; in a thread, as a disk may not answer.
-        is_self = way_to(identity) == "self"
-        if not is_self or not await asyncio.to_thread(_is_well, folder):
-            what, where = await _walk(identity, folder)
-            if what != "well":
-                raise _unreachable(identity, folder, what, where)
+        look = self._looks.get(key)
+        if look is None:
+            look = self._looks[key] = asyncio.create_task(_look(identity, folder))
+            look.add_done_callback(lambda done: self._looked(key, clock, done))
+        await asyncio.shield(look)
+
+    def _looked(self, key: _Key, clock: float, look: asyncio.Task[None]) -> None:
+        well = not look.cancelled() and look.exception() is None
+        # If the folder was removed meanwhile, what was seen of it is worth nothing.
+        if self._looks.get(key) is look:
+            del self._looks[key]
+            if well:
+                self._note(key, clock + _SEEN_SECONDS)
+
+    def _note(self, key: _Key, until: float) -> None:
         if len(self._seen) >= _MOST_SEEN:
             self._seen.clear()
-        self._seen[key] = clock + _SEEN_SECONDS
+        self._seen[key] = until
 
     def forget(self, folder: str) -> None:
-        """A folder was removed: what was seen of it counts no more."""
-        for key in [key for key in self._seen if key[1] == folder]:
-            del self._seen[key]
+        """A folder was removed: what was seen of it, or is being seen, counts no more."""
+        for held in (self._seen, self._looks):
+            for key in [key for key in held if key[1] == folder]:
+                del held[key]
+
+
+async def _look(identity: UnixIdentity, folder: str) -> None:
+    """Raise if this user cannot enter and read this folder."""
+    # Our own rights can be asked for without a process; in a thread, as a disk may not answer.
+    is_self = way_to(identity) == "self"
+    if not is_self or not await asyncio.to_thread(_is_well, folder):
+        what, where = await _walk(identity, folder)
+        if what != "well":
+            raise _unreachable(identity, folder, what, where)
 
 
 def _is_well(folder: str) -> bool:
