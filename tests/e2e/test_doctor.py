@@ -44,7 +44,8 @@ def test_where_all_is_well_it_says_so_and_changes_nothing(doctor, home):
     assert done.returncode == 0, done.stdout
     assert done.stderr == ""
     shown = [line.split(":")[0][2:] for line in done.stdout.splitlines() if line[0] in "✓!"]
-    assert shown == ["agor", "runtime", "limits", "sudo", getpass.getuser()]
+    me = getpass.getuser()
+    assert shown == ["agor", "runtime", "limits", "sudo", me, f"claude-code as {me}"]
     assert "✗" not in done.stdout
     assert "\x1b" not in done.stdout, "no colours where there is no terminal"
     assert list(home.iterdir()) == []
