@@ -44,7 +44,9 @@ def test_where_all_is_well_it_says_so_and_changes_nothing(doctor, home):
     assert done.returncode == 0, done.stdout
     assert done.stderr == ""
     shown = [line.split(":")[0][2:] for line in done.stdout.splitlines() if line[0] in "✓!"]
-    assert shown == ["agor", "runtime", "limits", "sudo", getpass.getuser()]
+    me = getpass.getuser()
+    assert shown[:5] == ["agor", "runtime", "limits", "sudo", me]
+    assert f"claude-code as {me}" in shown[5:]
     assert "✗" not in done.stdout
     assert "\x1b" not in done.stdout, "no colours where there is no terminal"
     assert list(home.iterdir()) == []

@@ -70,12 +70,16 @@ def _conclude(console: Console, findings: list[Finding]) -> None:
 
 
 def _examine_all(runtime: Path, unix_users: list[str]) -> Iterator[Finding]:
-    yield from examine(runtime, unix_users)
-    if unix_users:
-        # Imported late: without other users there is nothing to look at.
+    usable = list(unix_users)
+    for finding in examine(runtime, unix_users):
+        yield finding
+        if finding.state == "problem" and finding.name in usable:
+            usable.remove(finding.name)
+    if usable:
+        # Imported late: without users there is nothing to look at.
         from agor.cli.agent_findings import examine_as
 
-        yield from examine_as(unix_users)
+        yield from examine_as(usable)
 
 
 def _shown(console: Console, findings: Iterator[Finding]) -> Iterator[Finding]:

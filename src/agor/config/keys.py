@@ -129,7 +129,7 @@ class ExecutionConfig:
     agents_folder: str = _key(
         "{home}/agents",
         FilePath(),
-        "where agents are installed; with run_as_unix_user, one that all these users can read",
+        "where agents are installed; Unix users who run them must be able to read it",
     )
     limits: LimitsConfig = _section(LimitsConfig)
 

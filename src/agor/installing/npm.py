@@ -20,7 +20,7 @@ _OPTIONS = (
     # Whatever npm's own settings say: the lock file holds, and agents come in optional packages.
     "--package-lock=true", "--no-save", "--include=optional", "--omit=dev", "--global=false",
     "--no-audit", "--no-fund", "--no-update-notifier", "--no-progress", "--loglevel=error",
-    "--fetch-retries=2", "--fetch-retry-mintimeout=1000", "--fetch-retry-maxtimeout=10000",
+    "--fetch-retries=2", "--fetch-retry-mintimeout=1000", "--fetch-retry-maxtimeout=2000",
     "--fetch-timeout=120000",
 )  # fmt: skip
 _CODE = re.compile(r"^npm (?:error|ERR!) code (\w+)", re.MULTILINE)
