@@ -21,15 +21,17 @@ class Agor:
         self.mark = mark
         self.env = {"AGOR_HOME": str(home), "AGOR_EXECUTION__ORPHAN_TIMEOUT_MS": "1000"}
 
-    def __call__(self, *arguments: str, given: str = "") -> subprocess.CompletedProcess[str]:
+    def __call__(
+        self, *arguments: str, given: str = "", cwd: Path | None = None
+    ) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [self.command, *arguments], input=given, capture_output=True, text=True,
-            timeout=2 * PATIENCE, env=self.mark.env | self.env,
+            timeout=2 * PATIENCE, env=self.mark.env | self.env, cwd=cwd,
         )  # fmt: skip
 
-    def done(self, *arguments: str, given: str = "") -> str:
+    def done(self, *arguments: str, given: str = "", cwd: Path | None = None) -> str:
         """Run it, and expect that it succeeds; gives what it printed."""
-        done = self(*arguments, given=given)
+        done = self(*arguments, given=given, cwd=cwd)
         assert done.returncode == 0, done.stderr
         return done.stdout
 

@@ -12,6 +12,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 from tests.integration.processes import PATIENCE, Mark
 
@@ -31,10 +32,15 @@ class Terminal:
         """Everything it has shown so far, without colours and movements of the cursor."""
         return _CONTROL.sub("", self._seen.decode(errors="replace"))
 
-    def wait_for(self, text: str) -> None:
-        """Wait until it has shown this text."""
+    @property
+    def raw(self) -> bytes:
+        """Everything it has sent."""
+        return self._seen
+
+    def wait_for(self, text: str, times: int = 1) -> None:
+        """Wait until it has shown this text, so many times."""
         deadline = time.monotonic() + PATIENCE
-        while text not in self.text:
+        while self.text.count(text) < times:
             assert self._read(deadline), f"{text!r} was not shown:\n{self.text}"
 
     def type(self, keys: str) -> None:
@@ -67,8 +73,15 @@ class Terminal:
 
 
 @contextlib.contextmanager
-def terminal(command: list[str], mark: Mark, env: dict[str, str]) -> Iterator[Terminal]:
-    """Run a command in a new terminal; it ends with the block."""
+def terminal(
+    command: list[str],
+    mark: Mark,
+    env: dict[str, str],
+    *,
+    cwd: Path | None = None,
+    end_all: bool = True,
+) -> Iterator[Terminal]:
+    """Run a command in a new terminal; it ends with the block, and all that has its mark."""
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
         # The new session has no terminal yet; opening one makes it the controlling one.
@@ -77,6 +90,7 @@ def terminal(command: list[str], mark: Mark, env: dict[str, str]) -> Iterator[Te
         stdout=theirs,
         stderr=theirs,
         env=mark.env | {"TERM": "xterm-256color", "COLUMNS": "100"} | env,
+        cwd=cwd,
     )
     os.close(theirs)
     try:
@@ -85,5 +99,6 @@ def terminal(command: list[str], mark: Mark, env: dict[str, str]) -> Iterator[Te
         with contextlib.suppress(ProcessLookupError):
             os.kill(process.pid, signal.SIGKILL)
         process.wait(PATIENCE)
-        mark.end_all()
+        if end_all:
+            mark.end_all()
         os.close(ours)

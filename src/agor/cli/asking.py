@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import getpass
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from rich.console import Console
@@ -34,6 +34,16 @@ def ask(work: Callable[[Client], Awaitable[T]]) -> T:
             return await work(client)
 
     return asyncio.run(run())
+
+
+async def at_most(count: int, items: AsyncIterator[T]) -> list[T]:
+    """Take the first of a list that may be long."""
+    found: list[T] = []
+    async for item in items:
+        found.append(item)
+        if len(found) == count:
+            break
+    return found
 
 
 def read_secret() -> str:

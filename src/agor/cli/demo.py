@@ -24,11 +24,12 @@ from rich.text import Text
 
 from agor import linux
 from agor.cli import background
-from agor.cli.view import EventView, brief
+from agor.cli.tool_calls import brief
+from agor.cli.view import EventView
 from agor.client import Client, Feed
 from agor.config.editing import set_value
 from agor.home import Home
-from agor.protocol.api import FeedEvent, Permission
+from agor.protocol.api import FeedEvent, Permission, TaskState
 from agor.protocol.events import EVENT_FORMS
 
 app = typer.Typer(add_completion=False)
@@ -84,6 +85,7 @@ class Demo:
                 await self._decide(msgspec.convert(event.data, Permission))
             elif event.type == "task" and event.data["ended_at"] is not None:
                 if event.task_id == accepted.task_id:
+                    self._view.end(msgspec.convert(event.data, TaskState))
                     return
             else:
                 await self._show(event)
@@ -106,7 +108,9 @@ class Demo:
         self._view.resume()
 
     async def _decide(self, asked: Permission) -> None:
-        question = f"May the agent use {asked.tool_name} on {brief(asked.tool_input)}?"
+        question = (
+            f"May the agent use {asked.tool_name} on {brief(asked.tool_name, asked.tool_input)}?"
+        )
         self._view.pause()
         try:
             if not sys.stdin.isatty():

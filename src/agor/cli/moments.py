@@ -1,4 +1,4 @@
-"""Times, as people say them: `2h`, `7d`, a date, a date with a time of day."""
+"""Times, as people say them: `2h`, `7d`, a date, a date with a time of day; and how long."""
 
 from __future__ import annotations
 
@@ -29,6 +29,16 @@ def moment(said: str | None) -> int | None:
             f"{said!r} is no time. Say how long ago (30m, 2h, 7d), or when: "
             "2026-11-16, 2026-11-16T09:30, 2026-11-16T08:30Z."
         ) from None
+
+
+def span(said: str | None) -> int | None:
+    """Tell how long is meant, in milliseconds. For the options of commands."""
+    found = None if said is None else _AGO.fullmatch(said.strip().lower())
+    if said is None:
+        return None
+    if found is None or not int(found[1]):
+        raise typer.BadParameter(f"{said!r} is no time. Say how long: 90s, 30m, 2h.")
+    return int(found[1]) * _SECONDS[found[2]] * 1000
 
 
 def shown(milliseconds: int) -> str:

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from agor.cli.printable import printable
 from agor.cli.tables import print_table
-from agor.cli.view import brief
+from agor.cli.tool_calls import brief
 from agor.protocol.rules import PermissionRule, RulePreview
 
 #: Past requests that are shown one by one.
@@ -36,7 +36,7 @@ def print_preview(found: RulePreview, console: Console) -> None:
     )
     for item in found.items[:_MOST_SHOWN]:
         line = f"  {item.status:<9}  {_time(item.created_at)}  {_line(item.tool_name)}  "
-        console.print(Text(line + brief(item.tool_input)))
+        console.print(Text(line + brief(item.tool_name, item.tool_input)))
     if found.matched > len(found.items[:_MOST_SHOWN]):
         console.print(Text(f"  … and {found.matched - _MOST_SHOWN} more", "dim"))
 

@@ -1,20 +1,23 @@
-"""Shows a task's events as a person would like to read them.
+"""Shows a conversation as a person would like to read it.
 
-Whole lines are printed as they come; in a terminal the unfinished line and a spinner follow below.
-Without a terminal or without colour it is plain text in the same order.
+What an agent says is rendered as it comes; a tool call is one line, with what it changes and the
+first lines of what it gave back. What a sub-agent does stands further to the right.
 """
 
 from __future__ import annotations
 
-import time
 from typing import Any, Self
 
-from rich.console import Console, Group, RenderableType
-from rich.live import Live
-from rich.spinner import Spinner
+from rich.console import Console, RenderableType
 from rich.text import Text
 
+from agor.cli.block_views import BlockView, new_view
+from agor.cli.diffs import diff_lines
 from agor.cli.printable import printable
+from agor.cli.screen import Screen
+from agor.cli.task_facts import facts_of
+from agor.cli.tool_calls import brief, changes_of
+from agor.protocol.api import TaskState
 from agor.protocol.events import (
     BlockComplete,
     BlockDelta,
@@ -22,173 +25,223 @@ from agor.protocol.events import (
     BlockUpdate,
     Event,
     Log,
-    MetadataUpdate,
     Problem,
     Status,
-    TaskResult,
 )
 
-_STYLES = {"text": "", "thinking": "italic dim", "tool_result": "dim", "error": "red"}
-_INDENT = {"tool_result": "    "}
-_MARKS = {
+#: Lines of a change that are shown.
+_DIFF_LINES = 40
+#: How far to the right sub-agents of sub-agents go.
+_DEEPEST = 6
+_MARKS = {"failed": ("✗", "red"), "denied": ("⊘", "yellow")}
+_ENDS = {
     "completed": ("✓", "green"),
     "failed": ("✗", "red"),
-    "denied": ("⊘", "yellow"),
-    "awaiting_permission": ("?", "yellow"),
+    "stopped": ("■", "yellow"),
+    "timed_out": ("✗", "red"),
 }
 
 
 class EventView:
-    """A view on one task. Use it as a context manager, so that the terminal is left in order."""
+    """A view on one conversation. Use it as a context manager, so that the terminal is in order."""
 
-    def __init__(self, console: Console) -> None:
-        self._console = console
-        self._live = self._new_live()
-        self._kinds: dict[str, str] = {}
-        self._names: dict[str, str] = {}
-        self._reasons: dict[str, str] = {}
-        self._block: str | None = None
-        self._line = ""
-        self._doing = "starting"
-        self._began = time.monotonic()
+    def __init__(self, console: Console, *, workspace: str | None = None) -> None:
+        self._screen = Screen(console)
+        self._screen.growing = self._growing
+        self._within = f"{workspace}/" if workspace else None
+        self._blocks: dict[str, BlockView] = {}
+        self._calls: dict[str, _Call] = {}
+        #: How deep the blocks below a tool call are.
+        self._depths: dict[str, int] = {}
+        self._current: str | None = None
+        #: Calls whose changes were shown, by us or by who asks about them.
+        self._known: set[str] = set()
+        self._denied: set[str] = set()
 
     def __enter__(self) -> Self:
-        self._live.start()
+        self._screen.resume()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._end_line()
-        self._live.stop()
+        self.pause()
 
     def pause(self) -> None:
-        """Leave the terminal to somebody else, to ask a question for example."""
-        self._end_line()
-        self._live.stop()
+        """Print all there is, and leave the terminal to somebody else."""
+        self._finish_all()
+        self._screen.pause()
+        self._screen.forget_group()
 
     def resume(self) -> None:
         """Take it back."""
-        # Another one: it would begin by wiping out what was shown meanwhile.
-        self._live = self._new_live()
-        self._live.start()
+        self._screen.resume()
 
-    def _new_live(self) -> Live:
-        return Live(console=self._console, transient=True, refresh_per_second=12)
+    def doing(self, what: str, hint: str = "") -> None:
+        """Say what is going on, for as long as nothing else is known."""
+        self._screen.doing, self._screen.hint = what, hint
+
+    def note(self, words: str, style: str = "dim") -> None:
+        """Say something beside the conversation."""
+        self._screen.print(Text(printable(words), style), group="notes")
 
     def show(self, event: Event) -> None:
         """Show the next event."""
         match event:
-            case BlockStart():
-                self._start_block(event)
             case BlockDelta(block_id, _, text):
-                self._add(block_id, text)
+                self._grow(block_id, text)
+            case BlockStart():
+                self._start(event)
             case BlockUpdate():
-                self._update_tool(event)
+                self._update(event)
             case BlockComplete(block_id):
-                if block_id == self._block:
-                    self._end_line()
+                self._finish(block_id)
             case Status(state):
-                self._doing = state.replace("_", " ")
-            case Log(_, message):
-                self._print(Text(f"  · {message}", "cyan"))
+                self._screen.doing = state.replace("_", " ")
+            case Log("warning" | "error", message):
+                self._screen.print(Text(printable(f"· {message}"), "yellow"), group="notes")
+            case Log("info", message):
+                self._screen.print(Text(printable(f"· {message}"), "cyan"), group="notes")
             case Problem():
                 self._problem(event)
-            case TaskResult():
-                self._result(event)
-            case MetadataUpdate():
+            case _:
                 pass
-        self._refresh()
+
+    def end(self, task: TaskState) -> None:
+        """Show how a task has ended: its time, tokens and cost."""
+        self._finish_all()
+        self._screen.doing = ""
+        # Who stopped it knows why.
+        if task.error is not None and task.status != "stopped":
+            self._problem(task.error)
+        sign, style = _ENDS.get(task.status, ("·", ""))
+        words = " · ".join((f"{sign} {task.status.replace('_', ' ')}", *facts_of(task)))
+        self._screen.print(Text(words, f"bold {style}"), group="end")
 
     # ── blocks ───────────────────────────────────────────────────────────────────────────────
 
-    def _start_block(self, event: BlockStart) -> None:
-        self._end_line()
-        self._kinds[event.block_id] = event.kind
-        if event.kind == "tool_use":
-            self._names[event.block_id] = event.tool_name or "tool"
-            self._doing = f"running {event.tool_name}"
-            line = Text.assemble(("● ", "blue"), (event.tool_name or "tool", "bold"))
-            line.append(f"  {brief(event.tool_input or {})}", "dim")
-            self._print(line)
-        elif event.kind != "tool_result":
-            self._doing = "thinking" if event.kind == "thinking" else "answering"
-
-    def _update_tool(self, event: BlockUpdate) -> None:
-        mark = _MARKS.get(event.status or "")
-        if mark is None:
+    def _start(self, start: BlockStart) -> None:
+        # Another one with the same id is another block.
+        self._finish(start.block_id)
+        depth = self._depths.get(start.parent_tool_use_id or "", 0)
+        if start.kind in ("tool_use", "subagent"):
+            name = start.tool_name or ("agent" if start.kind == "subagent" else "tool")
+            call = _Call(name, start.tool_input or {}, depth, start.tool_use_id)
+            self._calls[start.block_id] = call
+            if start.tool_use_id is not None:
+                self._depths[start.tool_use_id] = min(depth + 1, _DEEPEST)
+            self._screen.doing = f"using {name}"
+            if call.tool_input:
+                self._head(call)
             return
-        self._end_line()
-        sign, style = mark
-        words = (event.status or "").replace("_", " ")
-        name = self._names.get(event.block_id, "tool")
-        self._print(Text(f"  {sign} {name}: {words}{_because(event.reason)}", style))
+        if start.kind == "tool_result":
+            if start.tool_use_id in self._denied:
+                return
+            # The agent may have told of nothing else since the call began.
+            for call in self._calls.values():
+                if call.tool_use_id == start.tool_use_id:
+                    self._head(call)
+            depth = max(0, self._depths.get(start.tool_use_id or "", depth + 1) - 1)
+        else:
+            self._screen.doing = "thinking" if start.kind == "thinking" else "answering"
+        self._blocks[start.block_id] = new_view(start.kind, rendered=self._screen.rendered)
+        self._depths[f"block {start.block_id}"] = depth
 
-    def _add(self, block_id: str, text: str) -> None:
-        if self._block != block_id:
-            self._end_line()
-            self._block = block_id
-        *lines, self._line = (self._line + text).split("\n")
+    def _grow(self, block_id: str, text: str) -> None:
+        block = self._blocks.get(block_id)
+        if block is not None:
+            self._current = block_id
+            for piece in block.add(text):
+                self._print(block_id, block, piece)
+
+    def _finish(self, block_id: str) -> None:
+        call = self._calls.pop(block_id, None)
+        if call is not None:
+            self._head(call)
+        block = self._blocks.pop(block_id, None)
+        if block is not None:
+            for piece in block.finish():
+                self._print(block_id, block, piece)
+            self._depths.pop(f"block {block_id}", None)
+
+    def _finish_all(self) -> None:
+        """Print what is not whole as it is; what comes of it later follows."""
+        for call in self._calls.values():
+            self._head(call)
+        for block_id, block in self._blocks.items():
+            for piece in block.finish():
+                self._print(block_id, block, piece)
+
+    def _print(self, block_id: str, block: BlockView, piece: RenderableType) -> None:
+        depth = self._depths.get(f"block {block_id}", 0)
+        self._screen.print(piece, group=block.group, depth=depth)
+
+    def _growing(self) -> RenderableType | None:
+        block = self._blocks.get(self._current or "")
+        return None if block is None else block.growing
+
+    # ── tools ────────────────────────────────────────────────────────────────────────────────
+
+    def _head(self, call: _Call) -> None:
+        """Show a tool call, once: its line, and what it changes."""
+        if call.shown:
+            return
+        call.shown = True
+        line = Text.assemble(("● ", "blue"), (printable(call.name), "bold"))
+        line.append(f"  {self._short(brief(call.name, call.tool_input))}", "dim")
+        line.no_wrap, line.overflow = True, "ellipsis"
+        self._screen.print(line, group="tools", depth=call.depth)
+        self.show_changes(call.name, call.tool_input, call.tool_use_id, depth=call.depth)
+
+    def show_changes(
+        self, name: str, tool_input: dict[str, Any], tool_use_id: str | None, *, depth: int = 0
+    ) -> None:
+        """Show what a call would change, unless that was shown already."""
+        if tool_use_id is not None and tool_use_id in self._known:
+            return
+        lines = diff_lines(changes_of(name, tool_input), _DIFF_LINES)
+        if lines and tool_use_id is not None:
+            self._known.add(tool_use_id)
         for line in lines:
-            self._print(self._styled(line))
+            line.pad_left(4)
+            self._screen.print(line, group="tools", depth=depth)
 
-    def _end_line(self) -> None:
-        if self._line:
-            self._print(self._styled(self._line))
-        self._line = ""
-        self._block = None
+    def _update(self, update: BlockUpdate) -> None:
+        call = self._calls.get(update.block_id)
+        if call is None:
+            return
+        if update.tool_input is not None:
+            call.tool_input = update.tool_input
+            self._head(call)
+        mark = _MARKS.get(update.status or "")
+        if mark is not None:
+            self._head(call)
+            if update.status == "denied" and call.tool_use_id is not None:
+                # Its result would only repeat why.
+                self._denied.add(call.tool_use_id)
+            sign, style = mark
+            reason = f": {update.reason}" if update.reason else ""
+            words = Text(printable(f"  {sign} {update.status}{reason}"), style)
+            self._screen.print(words, group="tools", depth=call.depth)
 
-    def _styled(self, line: str) -> Text:
-        kind = self._kinds.get(self._block or "", "text")
-        return Text(_INDENT.get(kind, "") + line, _STYLES.get(kind, ""))
+    def _short(self, words: str) -> str:
+        """Name what is in the workspace as it is called there."""
+        return words.replace(self._within, "") if self._within else words
 
     # ── the end ──────────────────────────────────────────────────────────────────────────────
 
     def _problem(self, problem: Problem) -> None:
-        self._print(Text(f"  ✗ {problem.message}", "red"))
+        self._screen.print(Text(printable(f"✗ {problem.message}"), "red"), group="problem")
         if problem.hint:
-            self._print(Text(f"    {problem.hint}", "dim"))
-
-    def _result(self, result: TaskResult) -> None:
-        self._end_line()
-        if result.error is not None:
-            self._problem(result.error)
-        sign, style = ("✓", "green") if result.status == "completed" else ("✗", "red")
-        usage = result.token_usage
-        facts = [
-            f"{sign} {result.status}",
-            f"{result.message_count} blocks",
-            f"{usage.input} tokens in, {usage.output} out",
-            f"{time.monotonic() - self._began:.1f} s",
-        ]
-        if result.cost:
-            facts.insert(3, f"${result.cost:.4f}")
-        self._doing = ""
-        self._print(Text(" · ".join(facts), f"bold {style}"))
-
-    # ── the terminal ─────────────────────────────────────────────────────────────────────────
-
-    def _print(self, line: Text) -> None:
-        line.plain = printable(line.plain)
-        self._console.print(line, highlight=False, soft_wrap=True)
-
-    def _refresh(self) -> None:
-        parts: list[RenderableType] = []
-        if self._line:
-            parts.append(self._styled(self._line))
-        if self._doing and self._console.is_terminal:
-            seconds = f"{time.monotonic() - self._began:.0f} s"
-            parts.append(Spinner("dots", Text(f" {self._doing} · {seconds}", "dim")))
-        self._live.update(Group(*parts))
+            self._screen.print(Text(printable(f"  {problem.hint}"), "dim"), group="problem")
 
 
-def brief(tool_input: dict[str, Any]) -> str:
-    """Put a tool's input on one line."""
-    words = " ".join(
-        " ".join(map(str, value)) if isinstance(value, list) else str(value)
-        for value in tool_input.values()
-    )
-    first, *rest = printable(words).splitlines() or [""]
-    return first[:100] + ("…" if rest or len(first) > 100 else "")
+class _Call:
+    """A tool call that is under way."""
 
-
-def _because(reason: str | None) -> str:
-    return f" ({reason})" if reason else ""
+    def __init__(
+        self, name: str, tool_input: dict[str, Any], depth: int, tool_use_id: str | None
+    ) -> None:
+        self.name = name
+        self.tool_input = tool_input
+        self.depth = depth
+        self.tool_use_id = tool_use_id
+        self.shown = False

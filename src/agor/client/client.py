@@ -19,6 +19,7 @@ from agor.client.feed import Feed, until_ended
 from agor.client.ids import in_path
 from agor.client.people import Tokens, Users
 from agor.client.rules import Rules
+from agor.client.shares import Shares
 from agor.client.workspaces import Repos, Worktrees
 from agor.errors import TimedOut
 from agor.home import Home
@@ -80,6 +81,7 @@ class Client:
         self.users = Users(self._calls)
         self.tokens = Tokens(self._calls)
         self.rules = Rules(self._calls)
+        self.shares = Shares(self._calls)
         self.repos = Repos(self._calls)
         self.worktrees = Worktrees(self._calls)
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from agor.config.database_url import DatabaseUrl
 from agor.config.kinds import (
+    AgentName,
     Choice,
     Command,
     FilePath,
@@ -201,6 +202,13 @@ class LogConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RunConfig:
+    """`run`: what `agor run` does unless it is told otherwise."""
+
+    agent: str = _key("claude-code", AgentName(), "the agent that `agor run` asks")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
     """All settings of one run. It never changes."""
 
@@ -210,6 +218,7 @@ class Config:
     database: DatabaseConfig = _section(DatabaseConfig)
     credentials: CredentialsConfig = _section(CredentialsConfig)
     log: LogConfig = _section(LogConfig)
+    run: RunConfig = _section(RunConfig)
 
 
 @dataclass(frozen=True, slots=True)

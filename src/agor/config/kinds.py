@@ -22,6 +22,7 @@ _SIZE = re.compile(r"(\d{1,19}(?:\.\d{1,9})?)\s*([KMGT])(?:i?B)?", re.IGNORECASE
 _LABEL = r"[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
 _HOST_NAME = re.compile(rf"(?=.{{1,253}}$){_LABEL}(\.{_LABEL})*")
 _MOST_NAMES = 100
+_LONGEST_NAME = 256
 _UNITS = {"T": 1 << 40, "G": 1 << 30, "M": 1 << 20, "K": 1 << 10}
 
 
@@ -170,6 +171,20 @@ class UserName(Kind):
         if not isinstance(value, str) or not re.fullmatch(r"[^\s:/-][^\s:/]{0,255}", value):
             raise ValueError
         if not value.isprintable():
+            raise ValueError
+        return value
+
+
+class AgentName(Kind):
+    """The name of an agent. Whether there is one is found out when it is asked for."""
+
+    allowed = "the name of an agent: claude-code, codex, gemini, opencode, acp:COMMAND"
+
+    def read(self, value: object) -> str:
+        """Take what can be a name."""
+        if not isinstance(value, str) or not value.strip() or not value.isprintable():
+            raise ValueError
+        if len(value) > _LONGEST_NAME:
             raise ValueError
         return value
 

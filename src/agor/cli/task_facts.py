@@ -1,0 +1,25 @@
+"""What a task took: time, tokens, cost."""
+
+from __future__ import annotations
+
+from agor.protocol.api import TaskState
+
+
+def facts_of(task: TaskState) -> list[str]:
+    """Say what a task took, as far as it is known."""
+    facts = []
+    if task.ended_at is not None and task.started_at is not None:
+        facts.append(f"{(task.ended_at - task.started_at) / 1000:.1f} s")
+    usage = task.token_usage
+    if usage is not None and (usage.input or usage.output):
+        cached = f" ({_count(usage.cache_read)} cached)" if usage.cache_read else ""
+        facts.append(f"{_count(usage.input)} tokens in{cached}, {_count(usage.output)} out")
+    if task.cost:
+        facts.append(f"${task.cost:.4f}" if task.cost < 1 else f"${task.cost:.2f}")
+    if task.survivors:
+        facts.append(f"{task.survivors} processes are left")
+    return facts
+
+
+def _count(number: int) -> str:
+    return str(number) if number < 10_000 else f"{number / 1000:.0f}k"
