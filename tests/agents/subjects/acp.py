@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,8 @@ def _write(path: Path, text: str) -> Step:
 
 
 def _run(command: str) -> Step:
-    return {"tool": {"name": "Bash", "input": {"command": command}}}
+    # It asks about no command that it knows to be harmless, and knows nothing of what a shell runs.
+    return {"tool": {"name": "Bash", "input": {"command": f"sh -c {shlex.quote(command)}"}}}
 
 
 def _call_mcp(server: str, tool: str, tool_input: dict[str, Any]) -> Step:

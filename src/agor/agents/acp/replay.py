@@ -19,8 +19,9 @@ from agor.agents.acp.blocks import Add, Blocks, Change, End, Naming, Start, Step
 from agor.agents.acp.launch import Launch
 from agor.agents.acp.said import Question
 from agor.agents.acp.session import Session
-from agor.agents.transcripts import Transcript, TranscriptBlock, Transcripts
+from agor.agents.transcripts import Transcripts
 from agor.errors import AgentFailed, NoTranscript
+from agor.protocol.transcripts import Transcript, TranscriptBlock
 
 #: Bytes of a record that are read.
 _LARGEST = 256 * 1024 * 1024
