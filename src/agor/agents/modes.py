@@ -21,3 +21,12 @@ NATIVE: Mapping[str, Mapping[PermissionMode, str | None]] = {
         "bypassPermissions": "default",
     },
 }
+
+#: The words that agents over ACP have for each mode: the first that one knows is chosen. None of
+#: them lets it do anything unasked.
+ACP_WORDS: Mapping[PermissionMode, tuple[str, ...]] = {
+    "default": ("default", "ask", "read-only"),
+    "acceptEdits": ("default", "ask", "read-only"),
+    "plan": ("plan", "read-only"),
+    "bypassPermissions": ("default", "ask", "read-only"),
+}

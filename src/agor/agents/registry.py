@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
+from agor.agents.acp.command import PREFIX, command_agent
 from agor.agents.base import Agent
 from agor.agents.scripted import ScriptedAgent
 from agor.errors import InvalidParams
@@ -13,12 +12,14 @@ from agor.protocol.validation import quoted
 AGENTS: dict[str, type[Agent]] = {agent.name: agent for agent in (ScriptedAgent,)}
 
 
-def find_agent(name: str) -> Callable[[], Agent]:
+def find_agent(name: str) -> type[Agent]:
     """Look up how a conversation with an agent is begun, or say which agents there are."""
+    if name.startswith(PREFIX):
+        return command_agent(name)
     try:
         return AGENTS[name]
     except KeyError:
-        known = ", ".join(sorted(AGENTS))
+        known = ", ".join((*sorted(AGENTS), f"{PREFIX}<command>"))
         raise InvalidParams(
             f"params.agentic_tool: there is no agent {quoted(name)}", hint=f"Known agents: {known}."
         ) from None

@@ -16,7 +16,6 @@ from typing import Annotated, TypeVar
 import msgspec
 from msgspec import Meta, Raw
 
-from agor.agents.base import Agent
 from agor.agents.registry import find_agent
 from agor.agents.transcripts import Transcripts
 from agor.errors import InvalidParams, NoTranscript, Overloaded
@@ -115,12 +114,10 @@ class TranscriptDesk:
 
 
 def _records_of(agent: str) -> Transcripts:
-    begin = find_agent(agent)
-    kind = begin if isinstance(begin, type) else type(begin())
-    assert issubclass(kind, Agent)
-    if kind.transcripts is None:
+    records = find_agent(agent).transcripts
+    if records is None:
         raise NoTranscript(f"the agent {agent} keeps no record of its conversations")
-    return kind.transcripts
+    return records
 
 
 def _fitting(items: list[T], room: int, size: Callable[[T], int]) -> Iterator[T]:

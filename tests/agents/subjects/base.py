@@ -44,6 +44,8 @@ class Subject:
     stays: bool = True
     #: Whether it says what a turn has cost.
     tells_cost: bool = False
+    #: Whether its record can be brought to where the conversation shall go on.
+    restores: bool = True
     #: Faults that the agent itself meets with patience, beyond that of a test.
     patient_with: frozenset[str] = frozenset()
     #: Words of the process that is the agent, in its command line.

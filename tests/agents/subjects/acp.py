@@ -1,0 +1,45 @@
+"""Any agent over ACP, tried with one that is not ours: Claude's adapter of the ACP project."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+from tests.agents.subjects.base import Step, Subject
+
+
+def _write(path: Path, text: str) -> Step:
+    return {"tool": {"name": "Write", "input": {"file_path": str(path), "content": text}}}
+
+
+def _run(command: str) -> Step:
+    # It asks about no command that it knows to be harmless, and knows nothing of what a shell runs.
+    return {"tool": {"name": "Bash", "input": {"command": f"sh -c {shlex.quote(command)}"}}}
+
+
+def _call_mcp(server: str, tool: str, tool_input: dict[str, Any]) -> Step:
+    return {"tool": {"name": f"mcp__{server}__{tool}", "input": tool_input}}
+
+
+ACP = Subject(
+    agentic_tool=(
+        "acp:ANTHROPIC_API_KEY=${ANTHROPIC_API_KEY} "
+        "ANTHROPIC_BASE_URL=${ANTHROPIC_API_KEY.base_url} "
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1 CLAUDE_CODE_MAX_RETRIES=2 claude-agent-acp"
+    ),
+    credential="ANTHROPIC_API_KEY",
+    model="sonnet",
+    other_model="haiku",
+    write=_write,
+    write_tool="Write",
+    run=_run,
+    run_tool="Bash",
+    written_path=lambda tool_input: str(tool_input["file_path"]),
+    call_mcp=_call_mcp,
+    keeps_thinking=False,
+    tells_reason=False,
+    tells_cost=True,
+    restores=False,
+    program="claude-agent-acp",
+)
