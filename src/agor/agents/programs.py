@@ -39,9 +39,15 @@ class Program(Group):
 
     @classmethod
     async def start(
-        cls, command: Sequence[str], *, cwd: str, env: Mapping[str, str], name: str
+        cls,
+        command: Sequence[str],
+        *,
+        cwd: str,
+        env: Mapping[str, str],
+        name: str,
+        descriptors: Sequence[int] = (),
     ) -> Self:
-        """Start a program; `env` is all that it gets."""
+        """Start a program; `env` and the descriptors are all that it gets."""
         try:
             process = subprocess.Popen(  # noqa: ASYNC220 - a start that waits can be cut in half
                 list(command),
@@ -51,6 +57,7 @@ class Program(Group):
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 start_new_session=True,
+                pass_fds=tuple(descriptors),
                 bufsize=0,
             )
         except (OSError, ValueError) as error:

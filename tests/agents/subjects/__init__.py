@@ -2,6 +2,10 @@
 
 from tests.agents.subjects.acp import ACP
 from tests.agents.subjects.base import Subject
+from tests.agents.subjects.claude import CLAUDE
 
-#: By the name a prompt asks for.
-SUBJECTS: dict[str, Subject] = {"acp": ACP}
+#: By a short name.
+SUBJECTS: dict[str, Subject] = {
+    "acp": ACP,
+    CLAUDE.agentic_tool: CLAUDE,
+}

@@ -42,6 +42,8 @@ class Subject:
     tells_reason: bool = True
     #: Whether its program stays between two prompts.
     stays: bool = True
+    #: Whether its program finds the key in its environment; else it is handed over unseen.
+    key_in_environment: bool = True
     #: Whether it says what a turn has cost.
     tells_cost: bool = False
     #: Whether its record can be brought to where the conversation shall go on.
