@@ -20,4 +20,10 @@ NATIVE: Mapping[str, Mapping[PermissionMode, str | None]] = {
         "plan": "plan",
         "bypassPermissions": "default",
     },
+    "codex": {
+        "default": "default",
+        "acceptEdits": "default",
+        "plan": "plan",
+        "bypassPermissions": "default",
+    },
 }

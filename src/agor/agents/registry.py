@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from agor.agents.base import Agent
+from agor.agents.codex.agent import CodexAgent
 from agor.agents.scripted import ScriptedAgent
 from agor.errors import InvalidParams
 from agor.protocol.methods import AgentInfo
 from agor.protocol.validation import quoted
 
-AGENTS: dict[str, type[Agent]] = {agent.name: agent for agent in (ScriptedAgent,)}
+AGENTS: dict[str, type[Agent]] = {agent.name: agent for agent in (CodexAgent, ScriptedAgent)}
 
 
 def find_agent(name: str) -> Callable[[], Agent]:
