@@ -21,7 +21,7 @@ os.environ.setdefault("AGOR_AGENTS", str(ROOT / ".agents"))
 @pytest.fixture(params=sorted(SUBJECTS))
 def subject(request: pytest.FixtureRequest) -> Subject:
     """Each agent in turn."""
-    need_agent(request.param)
+    need_agent(SUBJECTS[request.param].agentic_tool)
     return SUBJECTS[request.param]
 
 

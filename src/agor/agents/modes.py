@@ -20,6 +20,12 @@ NATIVE: Mapping[str, Mapping[PermissionMode, str | None]] = {
         "plan": "plan",
         "bypassPermissions": "default",
     },
+    "codex": {
+        "default": "default",
+        "acceptEdits": "default",
+        "plan": "plan",
+        "bypassPermissions": "default",
+    },
 }
 
 #: The words that agents over ACP have for each mode: the first that one knows is chosen. None of

@@ -5,12 +5,20 @@ from __future__ import annotations
 from agor.agents.acp.command import PREFIX, command_agent
 from agor.agents.base import Agent
 from agor.agents.claude.agent import ClaudeAgent
+from agor.agents.codex.agent import CodexAgent
 from agor.agents.scripted import ScriptedAgent
 from agor.errors import InvalidParams
 from agor.protocol.methods import AgentInfo
 from agor.protocol.validation import quoted
 
-AGENTS: dict[str, type[Agent]] = {agent.name: agent for agent in (ClaudeAgent, ScriptedAgent)}
+AGENTS: dict[str, type[Agent]] = {
+    agent.name: agent
+    for agent in (
+        ClaudeAgent,
+        CodexAgent,
+        ScriptedAgent,
+    )
+}
 
 
 def find_agent(name: str) -> type[Agent]:

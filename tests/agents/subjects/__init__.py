@@ -3,9 +3,11 @@
 from tests.agents.subjects.acp import ACP
 from tests.agents.subjects.base import Subject
 from tests.agents.subjects.claude import CLAUDE
+from tests.agents.subjects.codex import CODEX
 
 #: By a short name.
 SUBJECTS: dict[str, Subject] = {
     "acp": ACP,
-    CLAUDE.agentic_tool: CLAUDE,
+    "claude": CLAUDE,
+    "codex": CODEX,
 }

@@ -1,0 +1,1 @@
+"""The agent `codex`: OpenAI's Codex, driven through its `app-server`."""

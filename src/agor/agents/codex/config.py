@@ -1,0 +1,157 @@
+"""How Codex is started and what it is told to be: its program, its settings, its modes.
+
+The person's own `~/.codex` stays in force (instructions, skills, settings); what agor must decide
+is laid over it on the command line. Secrets are never there: the key is in the program's own
+environment, and what MCP servers are given goes over standard input with the conversation.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from agor.agents.environment import find_program, need_program, program_environment
+from agor.agents.modes import NATIVE
+from agor.errors import AgentFailed
+from agor.protocol.mcp import McpServer
+from agor.protocol.methods import PermissionMode
+
+#: The provider's name in Codex, which a conversation is bound to: it must never change.
+PROVIDER = "agor"
+#: The variable with the key, in the environment of Codex and of nothing that it starts.
+KEY_VARIABLE = "AGOR_PROVIDER_KEY"
+OPENAI = "https://api.openai.com/v1"
+
+#: The package with the program itself, which the one of npm only starts, by kind of machine.
+_NATIVE = {
+    "x86_64": ("codex-linux-x64", "x86_64-unknown-linux-musl"),
+    "aarch64": ("codex-linux-arm64", "aarch64-unknown-linux-musl"),
+}
+_OVERRIDES = (
+    "analytics.enabled=false",
+    "check_for_update_on_startup=false",
+    "features.plugins=false",
+    "features.apps=false",
+    # With a goal it would begin turns by itself, of which no task knows.
+    "features.goals=false",
+    # What is typed into a running terminal is asked about by nobody.
+    "features.unified_exec_tty=false",
+    # The commands that it runs must not see the key.
+    f'shell_environment_policy.set.{KEY_VARIABLE}=""',
+)
+#: Asks about everything; what is allowed then runs like anything else of this user.
+_ASKING: Mapping[str, Any] = {
+    "approvalPolicy": "untrusted",
+    "sandboxPolicy": {"type": "dangerFullAccess"},
+}
+#: Commands run in a sandbox where nothing can be written, and there is no way out of it to ask for.
+_READING: Mapping[str, Any] = {
+    "approvalPolicy": {
+        "granular": {
+            "sandbox_approval": False,
+            "rules": False,
+            "skill_approval": False,
+            "request_permissions": False,
+            "mcp_elicitations": True,
+        }
+    },
+    "sandboxPolicy": {"type": "readOnly", "networkAccess": False},
+}
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """What a running Codex cannot change."""
+
+    api_key: str
+    base_url: str
+    mcp_servers: dict[str, McpServer]
+
+    def __repr__(self) -> str:
+        return f"Settings({self.base_url})"
+
+    def command(self) -> list[str]:
+        """Make the command line."""
+        program = native_program(need_program("codex", "codex"))
+        provider = (
+            f'{{name="{PROVIDER}",base_url={json.dumps(self.base_url)},wire_api="responses",'
+            # Its own patience would be 25 tries for one question.
+            f'env_key="{KEY_VARIABLE}",request_max_retries=3,stream_max_retries=3}}'
+        )
+        overrides = (
+            *_OVERRIDES,
+            f'model_provider="{PROVIDER}"',
+            f"model_providers.{PROVIDER}={provider}",
+        )
+        return [str(program), "app-server", *(word for each in overrides for word in ("-c", each))]
+
+    def environment(self) -> dict[str, str]:
+        """Make the program's environment: the only place where the key is."""
+        environment = program_environment({KEY_VARIABLE: self.api_key})
+        # Where the program of npm would look for the tools that Codex brings along.
+        tools = native_program(need_program("codex", "codex")).parents[1] / "codex-path"
+        if tools.is_dir():
+            environment["PATH"] = f"{environment.get('PATH', os.defpath)}:{tools}"
+        return environment
+
+    def conversation(self) -> dict[str, Any]:
+        """Make the settings of a conversation, which may have secrets."""
+        return {
+            f"mcp_servers.{name}": _mcp(name, server) for name, server in self.mcp_servers.items()
+        }
+
+
+def turn_settings(mode: PermissionMode, tools: list[str], model: str) -> dict[str, Any]:
+    """Tell what a turn may do by itself: it is the prompt's own, not the conversation's."""
+    native = NATIVE["codex"][mode]
+    # With commands that no prompt allows, even a sandbox must be asked about.
+    reading = native == "plan" and (not tools or "commandExecution" in tools)
+    collaboration = {"model": model, "reasoning_effort": None, "developer_instructions": None}
+    return {
+        **(_READING if reading else _ASKING),
+        "approvalsReviewer": "user",
+        "collaborationMode": {"mode": native, "settings": collaboration},
+    }
+
+
+def native_program(program: Path) -> Path:
+    """Find the program that the one of npm starts: without Node it is there sooner."""
+    name, target = _NATIVE.get(platform.machine(), ("", ""))
+    package = program.resolve().parents[1]
+    native = package.parent / name / "vendor" / target / "bin" / "codex"
+    return native if name and os.access(native, os.X_OK) else program
+
+
+def version() -> str | None:
+    """Read the version of the program, if it was installed with npm."""
+    program = find_program("codex")
+    if program is None:
+        return None
+    try:
+        package = msgspec.json.decode((program.resolve().parents[1] / "package.json").read_bytes())
+        return str(package["version"])
+    except (OSError, msgspec.DecodeError, KeyError, TypeError):
+        return None
+
+
+def codex_home() -> Path:
+    """Tell where Codex keeps what it keeps."""
+    return Path.home() / ".codex"
+
+
+def _mcp(name: str, server: McpServer) -> dict[str, Any]:
+    # Even a tool that says it only reads is asked about: whose word that is, nobody knows.
+    asking = {"default_tools_approval_mode": "prompt"}
+    if server.transport == "stdio":
+        return {"command": server.command, "args": server.args, "env": server.env} | asking
+    if server.transport == "http":
+        return {"url": server.url, "http_headers": server.headers} | asking
+    raise AgentFailed(
+        f"Codex cannot use the MCP server {name}: it does not speak {server.transport}",
+        hint="Use the server's http transport.",
+    )

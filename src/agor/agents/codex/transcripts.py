@@ -1,0 +1,105 @@
+"""Codex's own records of conversations: one file of lines for each, by the day it began.
+
+Left out of the likeness of live blocks and those told from the record: output of a command's first
+moments, which Codex does not stream, stands at the end of the live result if the command ran on;
+results of commands that run side by side may be in another order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import re
+import tempfile
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from agor.agents.codex.config import codex_home
+from agor.agents.codex.record import Record
+from agor.agents.transcripts import Transcripts
+from agor.errors import NoTranscript
+from agor.protocol.transcripts import Transcript, TranscriptBlock
+
+_ID = re.compile(r"\A[0-9A-Za-z-]{1,64}\Z")
+
+
+class CodexTranscripts(Transcripts):
+    """The records of Codex in this user's home."""
+
+    async def read(self, agent_session_id: str, cwd: str) -> Transcript:
+        """Read a record."""
+        del cwd  # Codex keeps them by time.
+        path = await asyncio.to_thread(_find, agent_session_id)
+        if path is None:
+            raise NoTranscript(f"codex has no record of the conversation {agent_session_id} here")
+        return Transcript(main=await asyncio.to_thread(_lines, path))
+
+    async def restore(self, agent_session_id: str, cwd: str, transcript: Transcript) -> None:
+        """Put a record where Codex finds it."""
+        del cwd
+        await asyncio.to_thread(_restore, agent_session_id, transcript.main)
+
+    def paths(self, agent_session_id: str, cwd: str) -> Sequence[Path]:
+        """Name the file of a record; the folder of all while there is none."""
+        del cwd
+        return [_find(agent_session_id) or _sessions()]
+
+    def blocks(self, transcript: Transcript) -> list[TranscriptBlock]:
+        """Tell a record as blocks."""
+        return Record(transcript.main).blocks()
+
+
+def _sessions() -> Path:
+    return codex_home() / "sessions"
+
+
+def _find(agent_session_id: str) -> Path | None:
+    if not _ID.match(agent_session_id):
+        return None
+    found = _sessions().glob(f"*/*/*/rollout-*-{agent_session_id}.jsonl")
+    return next(iter(sorted(found, reverse=True)), None)
+
+
+def _lines(path: Path) -> list[Raw]:
+    # The last line may be half written.
+    whole, _, _ = path.read_bytes().rpartition(b"\n")
+    return [Raw(line) for line in whole.split(b"\n") if line]
+
+
+def _restore(agent_session_id: str, lines: Sequence[Raw]) -> None:
+    path = _find(agent_session_id)
+    if path is not None and len(_lines(path)) >= len(lines):
+        return
+    path = path or _place(agent_session_id, lines)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.writelines(bytes(line) + b"\n" for line in lines)
+        Path(name).rename(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            Path(name).unlink()
+        raise
+
+
+def _place(agent_session_id: str, lines: Sequence[Raw]) -> Path:
+    """Choose the file's name as Codex does: by the moment the conversation began."""
+    try:
+        first: dict[str, Any] = msgspec.json.decode(lines[0])
+        began = datetime.fromisoformat(first["payload"]["timestamp"])
+    except (IndexError, KeyError, TypeError, ValueError, msgspec.DecodeError):
+        raise NoTranscript("this is no record of Codex: it does not say when it began") from None
+    if not _ID.match(agent_session_id):
+        raise NoTranscript(f"codex has no conversation of this name: {agent_session_id!r}")
+    return (
+        _sessions()
+        / f"{began:%Y/%m/%d}"
+        / f"rollout-{began:%Y-%m-%dT%H-%M-%S}-{agent_session_id}.jsonl"
+    )
