@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 
@@ -13,9 +11,6 @@ from tests.agents.needed import need_agent
 from tests.agents.site import Site, folder_of_its_own
 from tests.agents.subjects import SUBJECTS
 from tests.agents.subjects.base import Subject
-
-ROOT = Path(__file__).parents[2]
-os.environ.setdefault("AGOR_AGENTS", str(ROOT / ".agents"))
 
 
 @pytest.fixture(params=sorted(SUBJECTS))

@@ -5,12 +5,17 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
+from pathlib import Path
 
 import pytest
 
 from agor.agents.environment import find_program
 from agor.catalogue import CATALOGUE, NpmPackage
 from agor.installing.python_packages import program_of
+
+_ROOT = Path(__file__).parents[2]
+#: Where `scripts/agents` puts them.
+os.environ.setdefault("AGOR_AGENTS", str(_ROOT / ".agents"))
 
 
 def need_agent(name: str) -> None:

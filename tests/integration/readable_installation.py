@@ -76,7 +76,8 @@ def _locked() -> str:
     found = re.findall(r"^([\w.-]+)(==.*\n(?:[ \t].*\n)*)", lock, re.MULTILINE)
     entries = {_plain(name): entry for name, entry in found}
     project = tomllib.loads((_ROOT / "pyproject.toml").read_text())["project"]
-    wanted = {_plain(re.split(r"[^\w.-]", line)[0]) for line in project["dependencies"]}
+    lines = [*project["dependencies"], *project["optional-dependencies"]["claude"]]
+    wanted = {_plain(re.split(r"[^\w.-]", line)[0]) for line in lines}
     while True:
         more = {name for name, entry in entries.items() if _needed_by(entry) & wanted} - wanted
         if not more:
