@@ -31,7 +31,9 @@ def need_agent(name: str) -> None:
 
 def _is_there(name: str) -> bool:
     if name.startswith("acp:"):
-        return find_program(shlex.split(name.removeprefix("acp:"))[0]) is not None
+        words = shlex.split(name.removeprefix("acp:"))
+        # What stands before the program are variables for it.
+        return find_program(next(word for word in words if "=" not in word)) is not None
     agent = CATALOGUE[name]
     if isinstance(agent.package, NpmPackage):
         return find_program(agent.program) is not None
