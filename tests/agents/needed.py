@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import os
-import shlex
 import shutil
 from pathlib import Path
 
 import pytest
 
+from agor.agents.acp.command import parse
 from agor.agents.environment import find_program
 from agor.catalogue import CATALOGUE, NpmPackage
+from agor.installing.node import why_not
 from agor.installing.python_packages import program_of
 
 _ROOT = Path(__file__).parents[2]
 #: Where `scripts/agents` puts them.
 os.environ.setdefault("AGOR_AGENTS", str(_ROOT / ".agents"))
+#: What scripts/agents asks for.
+_NODE = 20
 
 
 def need_agent(name: str) -> None:
@@ -24,16 +27,14 @@ def need_agent(name: str) -> None:
         return
     why = f"{name} is not installed; scripts/agents does that"
     # There it has had all that it needs: a test that is left out then is a test that fails.
-    if os.geteuid() == 0 and shutil.which("npm"):
+    if os.geteuid() == 0 and shutil.which("npm") and why_not(_NODE) is None:
         pytest.fail(why, pytrace=False)
     pytest.skip(why)
 
 
 def _is_there(name: str) -> bool:
     if name.startswith("acp:"):
-        words = shlex.split(name.removeprefix("acp:"))
-        # What stands before the program are variables for it.
-        return find_program(next(word for word in words if "=" not in word)) is not None
+        return find_program(parse(name).words[0]) is not None
     agent = CATALOGUE[name]
     if isinstance(agent.package, NpmPackage):
         return find_program(agent.program) is not None

@@ -88,11 +88,13 @@ def test_what_is_not_what_the_lock_file_says_is_refused(registry: Registry, fold
 
 def test_a_registry_that_is_not_there_is_told(registry: Registry, folder, monkeypatch):
     lock = registry.publish("1.0.0")
-    monkeypatch.setenv("npm_config_registry", "http://127.0.0.1:9")
+    monkeypatch.setenv("npm_config_registry", "http://me:canary-of-a-token@127.0.0.1:9")
     with pytest.raises(InstallFailed, match="the npm registry cannot be reached") as caught:
         install(tiny_agent(), folder, lock=lock)
     assert caught.value.hint
     assert "npm config get registry" in caught.value.hint
+    assert "connect ECONNREFUSED 127.0.0.1:9" in str(caught.value)
+    assert "canary" not in str(caught.value)
 
 
 def test_a_registry_that_does_not_have_it_is_told(registry: Registry, folder):

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 import typer
 from rich.console import Console
-from rich.text import Text
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from agor.catalogue import CATALOGUE, KnownAgent
 from agor.cli.agents_folder import configured_folder
@@ -52,23 +52,10 @@ def install(names: Names) -> None:
     if home.folder in folder.path.parents:
         # Nobody else can enter it, whoever makes it first.
         home.prepare()
-    console = Console(stderr=True, highlight=False, soft_wrap=True)
     for agent in [_named(name) for name in dict.fromkeys(names)]:
-        began: list[str] = []
-        size = f"about {agent.package.megabytes} MB"
-        words = f"installing {agent.name} {agent.package.version}, {size}"
-
-        def begin(words: str = words, began: list[str] = began) -> None:
-            began.append(words)
-            if not console.is_terminal:
-                remark(words)
-
-        with console.status(Text(words, "dim")):
-            done = install_one(
-                agent, folder, on_begin=begin,
-                on_wait=lambda: remark("somebody else is installing; waiting for them"),
-            )  # fmt: skip
-        state = "is installed" if began else "is there already"
+        with _Progress(agent) as progress:
+            done = install_one(agent, folder, on_begin=progress.begin, on_wait=progress.wait)
+        state = "is installed" if progress.begun else "is there already"
         typer.echo(f"{agent.name} {done.version} {state}: {done.path}")
 
 
@@ -89,6 +76,45 @@ def check(
 
     wanted = [_named(name) for name in dict.fromkeys(names or [])]
     report(examine(configured_folder(), wanted, unix_users or []))
+
+
+class _Progress:
+    """Says on standard error what is being done; in a terminal, for how long."""
+
+    def __init__(self, agent: KnownAgent) -> None:
+        package = agent.package
+        self._words = f"installing {agent.name} {package.version}, about {package.megabytes} MB"
+        console = Console(stderr=True, highlight=False, soft_wrap=True)
+        self._shown = Progress(
+            SpinnerColumn(), TextColumn("[dim]{task.description}"), TimeElapsedColumn(),
+            console=console, transient=True,
+        )  # fmt: skip
+        self._task = self._shown.add_task(f"looking for {agent.name}", total=None)
+        self._quiet = not console.is_terminal
+        self.begun = False
+
+    def __enter__(self) -> Self:
+        if not self._quiet:
+            self._shown.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if not self._quiet:
+            self._shown.stop()
+
+    def begin(self) -> None:
+        """It is not there yet."""
+        self.begun = True
+        self._tell(self._words)
+
+    def wait(self) -> None:
+        """Somebody else has the folder."""
+        self._tell("somebody else is installing; waiting for them")
+
+    def _tell(self, words: str) -> None:
+        self._shown.update(self._task, description=words)
+        if self._quiet:
+            remark(words)
 
 
 def _named(name: str) -> KnownAgent:

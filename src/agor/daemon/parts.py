@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 
-from agor.catalogue import AGENTS_FOLDER
 from agor.config import Config
 from agor.daemon.metrics import Metrics
 from agor.daemon.pool.direct import DirectExecutors
@@ -152,8 +151,6 @@ class Parts:
         pool = Pool(settings, self.intake, self.records, on_end=ended)
         if self._config.execution.use_executor:
             return pool
-        # Executors inside the daemon look for agents where this process would.
-        os.environ[AGENTS_FOLDER] = str(settings.agents_folder)
         options = Options(
             max_line=settings.max_line,
             outbox_bytes=settings.outbox_bytes,

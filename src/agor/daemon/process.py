@@ -13,6 +13,7 @@ import uvloop
 
 import agor
 from agor import linux, logs
+from agor.catalogue import AGENTS_FOLDER
 from agor.config import Config
 from agor.daemon.main import Daemon
 from agor.errors import AgorError
@@ -29,6 +30,8 @@ def run(config: Config, home: Home, host: str | None = None, port: int | None = 
     logs.configure(config.log.level, config.log.format)
     # People's keys go through our memory, and what opens them stays there.
     linux.forbid_dumps()
+    # For executors inside of this process; the others are told by who starts them.
+    os.environ[AGENTS_FOLDER] = str(home.path(config.execution.agents_folder))
     with home.lock():
         try:
             uvloop.run(

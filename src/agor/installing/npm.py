@@ -29,6 +29,8 @@ _WORDS = re.compile(
     r"^npm (?:error|ERR!) (?!code |errno |syscall |path |dest |type |A complete log)(.+)",
     re.MULTILINE,
 )
+#: Who we are to the registry, in its address.
+_LOGIN = re.compile(r"//[^/\s]+@")
 
 _NO_REGISTRY = (
     "the npm registry cannot be reached",
@@ -70,8 +72,8 @@ def install(npm: str, folder: Path, lock: bytes, *, agent: str, held: int) -> No
 
 def _explain(agent: str, said: str) -> InstallFailed:
     code = _CODE.search(said)
-    words = [line.strip() for line in _WORDS.findall(said) if line.strip()]
-    details = "; ".join(words[:2])[:400] or said.strip()[-400:] or "npm did not say why"
+    words = next((line.strip() for line in _WORDS.findall(said) if line.strip()), None)
+    details = _LOGIN.sub("//***@", words or said.strip()[-400:] or "npm did not say why")[:400]
     name = code[1] if code else ""
     if name not in _FAULTS:
         return InstallFailed(f"cannot install {agent}: npm failed: {details}")

@@ -43,14 +43,20 @@ def install(package: PythonPackage, *, agent: str, held: int) -> None:
             f"cannot install {agent}: there is no pip in {sys.prefix}",
             hint=f"Use what made this environment; for example: {by_uv}",
         )
-    command = [sys.executable, "-m", "pip", "install", "--no-input", "--quiet", wanted]
+    options = ("--no-input", "--quiet", "--retries=2")
+    command = [sys.executable, "-m", "pip", "install", *options, wanted]
     # Beside agor and nowhere else: pip would fall back to a folder of this user, where executors
     # of others do not look.
     env = os.environ | {"PIP_USER": "0", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
     done = run(command, cwd=Path(sys.prefix), env=env, held=held, agent=agent)
     if done.exit_code != 0:
+        said = done.errors or done.said
+        what = f"pip failed: {_last_error(said)}"
+        if "connection broken" in said:
+            # pip only warns of that, and then says that there is no such package.
+            what = f"the Python package index cannot be reached ({what})"
         raise InstallFailed(
-            f"cannot install {agent}: pip failed: {_last_error(done.errors or done.said)}",
+            f"cannot install {agent}: {what}",
             hint=f"Try it by hand: {shlex.join([sys.executable, '-m', 'pip', 'install', wanted])}",
         )
 

@@ -56,6 +56,8 @@ class HelloResult(Form):
     user: str
     uid: int
     process: Process
+    #: Where its executors look for agents' programs.
+    agents_folder: str | None = None
 
 
 class FindParams(Form):

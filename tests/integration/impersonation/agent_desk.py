@@ -27,9 +27,12 @@ class AgentDesk:
         self.folder = folder
         self.session = session
         self._answered: set[str] = set()
+        #: Where in the feed the last prompt is.
+        self._seen = 0
 
     async def prompt(self, words: str, *turns: list[Step], **more: Any) -> str:
         """Give the agent a prompt; gives the task."""
+        self._seen = (await self.client.messages(self.session.session_id, limit=1)).sequence
         prompt = prompt_of(words, *turns)
         accepted = await self.client.prompt(self.session.session_id, prompt, **more)
         return accepted.task_id
@@ -40,10 +43,12 @@ class AgentDesk:
 
     async def asked(self) -> Permission:
         """Wait for the next question of this session."""
-        async with self.client.follow(self.session.session_id) as feed:
+        async with self.client.follow(self.session.session_id, self._seen) as feed:
             state = Conversation()
             async for event in feed:
                 state.take(event)
+                if event.type == "task_result":
+                    raise AssertionError(f"it ended without a question: {event.data}")
                 for each in state.permissions.values():
                     if each.status == "pending" and each.permission_id not in self._answered:
                         found = await self.client.permission(each.permission_id)

@@ -10,7 +10,7 @@ from agor.errors import AgentMissing
 
 SDK = "claude_agent_sdk"
 WHY_NOT = "claude-agent-sdk is not installed"
-_HINT = "Install it with `pip install 'agor[claude]'`."
+_HINT = "Install it with `agor agent install claude-code`."
 
 
 def find() -> Path | None:

@@ -119,8 +119,10 @@ class Launchers:
             log.warning("launcher_not_taken_back", user=identity.name, why=error.message)
             link.close()
             return None
-        if hello.uid != identity.uid or hello.version != agor.__version__:
-            # Those that it started go on; from now on executors are of this version.
+        folder = self._settings.agents_folder
+        wanted = (identity.uid, agor.__version__, None if folder is None else str(folder))
+        if (hello.uid, hello.version, hello.agents_folder) != wanted:
+            # Those that it started go on; from now on executors are as we are.
             with contextlib.suppress(AgorError):
                 await link.call(RETIRE, Nothing(), timeout=_END_TIMEOUT)
             link.close()

@@ -21,6 +21,7 @@ import structlog
 import agor
 from agor import logs
 from agor.agents.registry import describe_agents
+from agor.catalogue import AGENTS_FOLDER
 from agor.errors import AgorError
 from agor.executor.launcher.control import Connection, Handlers, answer
 from agor.executor.launcher.offspring import Offspring
@@ -59,7 +60,9 @@ _REHEARSALS = 10
 
 
 #: What executors may know of our environment; sudo adds who called it, and how.
-_ALLOWED = frozenset({"HOME", "USER", "LOGNAME", "SHELL", "PATH", "LANG", "TZ", "TERM"})
+_ALLOWED = frozenset(
+    {"HOME", "USER", "LOGNAME", "SHELL", "PATH", "LANG", "TZ", "TERM", AGENTS_FOLDER}
+)
 
 
 def launch(spares: int, orphan_timeout: float) -> int:
@@ -221,6 +224,7 @@ class Launcher:
         own = process_of(os.getpid())
         assert own is not None
         return HelloResult(
+            agents_folder=os.environ.get(AGENTS_FOLDER),
             version=agor.__version__,
             user=self.user,
             uid=os.getuid(),
