@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +68,7 @@ def asked(agor: Agor, folder: Path) -> str:
     return permission_id
 
 
-def feed(agor: Agor, session_id: str) -> Iterator[dict[str, Any]]:
+def feed(agor: Agor, session_id: str) -> Generator[dict[str, Any], None, None]:
     """The events of a session, from the first on, as they come."""
     headers = {"authorization": f"Bearer {(agor.home / 'token').read_text().strip()}"}
     url = f"{agor.url}/sessions/{session_id}/events?after=0"

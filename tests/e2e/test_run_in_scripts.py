@@ -27,7 +27,7 @@ def test_without_a_daemon_one_is_started(installed: Path, mark, tmp_path: Path):
     fresh.env["AGOR_RUN__AGENT"] = "nobody"
     again = fresh("run", "hello", cwd=tmp_path)
     assert again.returncode == 1
-    assert "there is no agent 'nobody'" in again.stdout
+    assert "there is no agent 'nobody'" in again.stderr
     fresh("daemon", "stop", "--force")
 
 
@@ -103,7 +103,7 @@ def test_a_request_without_a_terminal_is_denied_and_says_how_to_allow_it(
 
 
 def test_questions_can_be_left_to_people_elsewhere(agor: Agor, tmp_path: Path):
-    command = [agor.command, *words(asks("ls"), {"text": "The end."}), "--ask-elsewhere"]
+    command = [str(agor.command), *words(asks("ls"), {"text": "The end."}), "--ask-elsewhere"]
     with subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         text=True, env=agor.mark.env | agor.env, cwd=tmp_path,
