@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
+
 from tests.e2e.people_commands import Agor
 from tests.e2e.terminal import Terminal, terminal
+from tests.integration.processes import PATIENCE
 
 CHOICES = "[o]nce  [s]ession  [a]lways  [n]o: "
 
@@ -35,14 +38,41 @@ def at_terminal(
         yield running
 
 
+def ask(agor: Agor, path: str) -> Any:
+    """Ask the daemon itself: quicker than a command."""
+    headers = {"authorization": f"Bearer {(agor.home / 'token').read_text().strip()}"}
+    answer = httpx.get(f"{agor.url}{path}", headers=headers, trust_env=False)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
 def sessions(agor: Agor, folder: Path) -> list[dict[str, Any]]:
     """The sessions of a folder, the newest first."""
-    listed = json.loads(agor.done("session", "list", "--json"))
+    listed = ask(agor, "/sessions?limit=200")["items"]
     return [each for each in listed if each["workspace"] == str(folder)]
 
 
 def tasks(agor: Agor, folder: Path) -> list[dict[str, Any]]:
     """The tasks of the last session of a folder, the newest first."""
-    shown = json.loads(agor.done("session", "show", "--json", cwd=folder))
-    found: list[dict[str, Any]] = shown["tasks"]
+    session_id = sessions(agor, folder)[0]["session_id"]
+    found: list[dict[str, Any]] = ask(agor, f"/sessions/{session_id}/tasks")["items"]
     return found
+
+
+def asked(agor: Agor, folder: Path) -> str:
+    """The one request that waits in the last session of a folder."""
+    session_id = sessions(agor, folder)[0]["session_id"]
+    pending = ask(agor, "/permissions?status=pending")["items"]
+    (only,) = [each for each in pending if each["session_id"] == session_id]
+    permission_id: str = only["permission_id"]
+    return permission_id
+
+
+def feed(agor: Agor, session_id: str) -> Generator[dict[str, Any], None, None]:
+    """The events of a session, from the first on, as they come."""
+    headers = {"authorization": f"Bearer {(agor.home / 'token').read_text().strip()}"}
+    url = f"{agor.url}/sessions/{session_id}/events?after=0"
+    with httpx.stream("GET", url, headers=headers, trust_env=False, timeout=PATIENCE) as answer:
+        for line in answer.iter_lines():
+            if line.startswith("data:"):
+                yield json.loads(line.removeprefix("data:"))

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.people_commands import Agor
-from tests.e2e.runs import CHOICES, asks, at_terminal, sessions, tasks, words
+from tests.e2e.runs import CHOICES, asked, asks, at_terminal, sessions, tasks, words
 
 LEFT = "You have left; the task"
 
@@ -123,8 +123,8 @@ def test_what_was_typed_before_the_question_is_no_answer(agor: Agor, tmp_path: P
 def test_an_answer_from_elsewhere_ends_the_question(agor: Agor, tmp_path: Path):
     with at_terminal(agor, tmp_path, *words(asks("ls"), {"text": "The end."})) as run:
         run.wait_for(CHOICES)
-        (asked,) = json.loads(agor.done("permission", "list", "--json"))
-        assert agor.done("permission", "allow", asked["permission_id"][:18]) == "Bash is allowed\n"
+        permission_id = asked(agor, tmp_path)
+        assert agor.done("permission", "allow", permission_id[:23]) == "Bash is allowed\n"
         assert run.wait_ended() == 0
         assert "Bash: approved, and not from here" in run.text
         assert "The end." in run.text

@@ -68,6 +68,12 @@ def test_a_line_of_the_help_is_what_the_command_says_of_itself(name):
     assert command.help.split("\n\n")[0].replace("\n", " ") == COMMANDS[name].help
 
 
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_has_no_options_that_are_not_its_own(name):
+    options = {option for param in load(name).params for option in param.opts}
+    assert not options & {"--install-completion", "--show-completion"}
+
+
 def test_no_command_is_forgotten():
     folder = Path(sys.modules["agor.cli.commands"].__file__ or "").parent
     apps = {path.stem for path in folder.glob("*.py") if "\napp = typer.Typer(" in path.read_text()}

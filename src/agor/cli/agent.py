@@ -18,7 +18,11 @@ from agor.errors import BadInput
 from agor.home import Home
 from agor.installing.looking import Look, look
 
-app = typer.Typer(no_args_is_help=True, help="Install agents, and see whether they can work.")
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    help="Install agents, and see whether they can work.",
+)
 
 Names = Annotated[list[str], typer.Argument(metavar="NAME…", help="For example: codex")]
 

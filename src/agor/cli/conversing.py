@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Iterator
 
+import typer
 from msgspec import Struct
 from rich.console import Console
 
@@ -21,6 +23,8 @@ from agor.protocol.methods import PermissionMode
 
 #: Blocks of a conversation that are shown again to who attaches.
 _REPLAYED = 30
+#: Blocks that are asked for at once.
+_PAGE = 200
 _KEYS = "Ctrl-C stops, Ctrl-D leaves"
 
 
@@ -41,22 +45,37 @@ class Ask(Struct, frozen=True):
     timeout_ms: int | None = None
 
 
-async def send(client: Client, session: Session, ask: Ask) -> str:
-    """Give a session a prompt; returns its task's id."""
-    accepted = await client.prompt(
-        session.session_id, ask.prompt,
-        permission_mode=ask.mode, model=ask.model, timeout_ms=ask.timeout_ms,
-    )  # fmt: skip
-    return accepted.task_id
+async def leave_alone(client: Client, session: Session, ask: Ask, *, as_json: bool) -> int:
+    """Give a session a prompt, and say where it has gone; gives the exit code."""
+    found = {"session_id": session.session_id, "task_id": await _send(client, session, ask)}
+    typer.echo(json.dumps(found) if as_json else session.session_id)
+    remark(f"agor session attach {session.session_id}  shows it")
+    return exit_codes.COMPLETED
 
 
 async def converse(client: Client, session: Session, ask: Ask, manner: Manner) -> int:
     """Give a session a prompt and follow it to its end; gives the exit code."""
     before = await client.messages(session.session_id, limit=1)
-    task_id = await send(client, session, ask)
+    task_id = await _send(client, session, ask)
     async with client.follow(session.session_id, before.sequence) as feed:
         with _place(client, session, manner, but=task_id) as (watch, _):
             return await watch.follow(feed, [task_id])
+
+
+async def tell(client: Client, session: Session) -> None:
+    """Print all that was said and done in a session, from the beginning."""
+    pages = []
+    cursor = None
+    while True:
+        page = await client.messages(session.session_id, cursor=cursor, limit=_PAGE)
+        pages.append(page.items)
+        cursor = page.next_cursor
+        if cursor is None:
+            break
+    console = Console(highlight=False)
+    with EventView(console, workspace=session.workspace) as view:
+        for items in reversed(pages):
+            ForPeople(console, view).replay(items, more=False)
 
 
 async def attach(client: Client, session: Session, manner: Manner) -> int:
@@ -78,6 +97,14 @@ async def attach(client: Client, session: Session, manner: Manner) -> int:
                 showing.end(tasks[0])
     remark("Nothing runs in this session now. agor session prompt … goes on with it.")
     return exit_codes.BY_STATUS[tasks[0].status] if tasks else exit_codes.COMPLETED
+
+
+async def _send(client: Client, session: Session, ask: Ask) -> str:
+    accepted = await client.prompt(
+        session.session_id, ask.prompt,
+        permission_mode=ask.mode, model=ask.model, timeout_ms=ask.timeout_ms,
+    )  # fmt: skip
+    return accepted.task_id
 
 
 @contextlib.contextmanager

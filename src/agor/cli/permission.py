@@ -5,24 +5,25 @@ from __future__ import annotations
 import json
 import sys
 import time
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
 from rich.console import Console
 
-from agor.cli.answering import decide
 from agor.cli.asking import ask, at_most, remark
 from agor.cli.diffs import diff_lines
 from agor.cli.printable import printable
 from agor.cli.rule_view import print_preview
 from agor.cli.tables import print_table
 from agor.cli.tool_calls import brief, changes_of, details
-from agor.client import Client
 from agor.errors import BadInput, NotFound
-from agor.protocol.api import Decision, DecisionRule, DecisionScope, Permission, PermissionStatus
+from agor.protocol.api import DecisionScope, Permission, PermissionStatus
 from agor.protocol.rules import NewRule, RulePreview
 from agor.protocol.validation import quoted
+
+if TYPE_CHECKING:
+    from agor.client import Client
 
 app = typer.Typer(
     add_completion=False, no_args_is_help=True, help="See what agents ask for, and answer."
@@ -90,9 +91,7 @@ def allow(
     asked = ask(lambda client: _find(client, request))
     if scope in ("workspace", "user"):
         _confirm(asked, scope, sure=yes)
-    rule = None if scope == "once" else DecisionRule()
-    decision = Decision(approved=True, scope=scope, rule=rule, reason=reason)
-    ask(lambda client: decide(client, asked, decision))
+    ask(lambda client: client.decide(asked.permission_id, True, scope=scope, reason=reason))
     typer.echo(printable(f"{asked.tool_name} is allowed"))
 
 
@@ -100,9 +99,7 @@ def allow(
 def deny(request: Which, scope: Scope = "once", reason: Reason = None) -> None:
     """Deny what an agent asks for, and tell it why."""
     asked = ask(lambda client: _find(client, request))
-    rule = None if scope == "once" else DecisionRule()
-    decision = Decision(approved=False, scope=scope, rule=rule, reason=reason)
-    ask(lambda client: decide(client, asked, decision))
+    ask(lambda client: client.decide(asked.permission_id, False, scope=scope, reason=reason))
     typer.echo(printable(f"{asked.tool_name} is denied"))
 
 

@@ -3,45 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 
-from agor.cli import background
 from agor.cli.asking import remark
-from agor.cli.conversing import Ask, Manner, converse, send
 from agor.cli.moments import span
 from agor.cli.prompting import prompt_from, title_from
-from agor.client import Client
-from agor.config import load
+from agor.cli.run_options import Agent, AsJson, Detach, Elsewhere, Mode, Model, Timeout
 from agor.errors import Conflict, NotFound
 from agor.home import Home
-from agor.protocol.api import Session
-from agor.protocol.methods import PermissionMode
 from agor.protocol.workspaces import Repo
 
-app = typer.Typer(add_completion=False)
+if TYPE_CHECKING:
+    from agor.client import Client
 
-Agent = Annotated[
-    str | None,
-    typer.Option(metavar="NAME", help="claude-code, codex, … (default: run.agent)."),
-]
-Mode = Annotated[
-    PermissionMode | None,
-    typer.Option(help="What the agent may do without asking.", show_default=False),
-]
-Model = Annotated[str | None, typer.Option(metavar="NAME", help="Another model than its own.")]
-Timeout = Annotated[
-    str | None, typer.Option(metavar="SPAN", help="Stop it after so long: 90s, 30m, 2h.")
-]
-Detach = Annotated[bool, typer.Option("--detach", "-d", help="Leave it at once; prints its id.")]
-AsJson = Annotated[bool, typer.Option("--json", help="All events as lines of JSON.")]
-Elsewhere = Annotated[
-    bool, typer.Option("--ask-elsewhere", help="Leave its questions to people at other places.")
-]
+app = typer.Typer(add_completion=False)
 
 
 @app.command()
@@ -61,9 +39,13 @@ def run(
     ask_elsewhere: Elsewhere = False,
 ) -> None:
     """Ask an agent to do something in this folder, and watch it."""
+    # Imported late: a prompt that is missing is missed at once.
+    from agor.cli.conversing import Ask, Manner, converse, leave_alone
+    from agor.client import Client
+
     ask = Ask(prompt_from(prompt), timeout_ms=span(timeout))
     home = Home.find()
-    name = agent or load(home.folder).run.agent
+    name = agent or _usual_agent(home)
     _have_daemon(home)
 
     async def work() -> int:
@@ -82,21 +64,23 @@ def run(
                 remark(f"working in {session.workspace}")
             if not detach:
                 return await converse(client, session, ask, Manner(as_json, ask_elsewhere))
-            say_detached(session, await send(client, session, ask), as_json=as_json)
-            return 0
+            return await leave_alone(client, session, ask, as_json=as_json)
 
     raise typer.Exit(asyncio.run(work()))
 
 
-def say_detached(session: Session, task_id: str, *, as_json: bool) -> None:
-    """Tell where a prompt has gone."""
-    found = {"session_id": session.session_id, "task_id": task_id}
-    typer.echo(json.dumps(found) if as_json else session.session_id)
-    remark(f"agor session attach {session.session_id}  shows it")
+def _usual_agent(home: Home) -> str:
+    from agor.config import load
+
+    return load(home.folder).run.agent
 
 
 def _have_daemon(home: Home) -> None:
     if home.running() is None:
+        from rich.console import Console
+
+        from agor.cli import background
+
         with Console(stderr=True).status("starting the daemon"):
             description, _ = background.start(home, [])
         remark(f"The daemon was started: {description.url}. agor daemon stop ends it.")

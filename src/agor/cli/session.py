@@ -1,28 +1,31 @@
-"""`agor session`: conversations with agents: list them, go back to them, go on with them."""
+"""`agor session`: conversations with agents: list them, go back to them, go on with them.
+
+What shows a conversation is imported by those who show one.
+"""
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
 
 from agor.cli.asking import ask, at_most, remark
-from agor.cli.conversing import Ask, Manner, attach, converse, send
 from agor.cli.moments import shown, span
 from agor.cli.printable import printable
 from agor.cli.prompting import prompt_from
-from agor.cli.run import AsJson, Detach, Elsewhere, Mode, Model, Timeout, say_detached
-from agor.cli.session_facts import print_conversation, print_facts
+from agor.cli.run_options import AsJson, Detach, Elsewhere, Mode, Model, Timeout
+from agor.cli.session_facts import print_facts
 from agor.cli.session_finding import find, short_ids
 from agor.cli.tables import print_table
-from agor.client import Client
 from agor.errors import BadInput
 from agor.protocol.api import Session, SessionStatus, Task
 from agor.protocol.shares import Share
+
+if TYPE_CHECKING:
+    from agor.client import Client
 
 app = typer.Typer(
     add_completion=False, no_args_is_help=True, help="Go back to sessions, and on with them."
@@ -92,7 +95,10 @@ def show(
             return
         print_facts(found, tasks, shares)
         if conversation:
-            await print_conversation(client, found)
+            from agor.cli.conversing import tell
+
+            typer.echo()
+            await tell(client, found)
 
     ask(work)
 
@@ -102,13 +108,13 @@ def attach_to(
     session: Which = None, as_json: AsJson = False, ask_elsewhere: Elsewhere = False
 ) -> None:
     """Show the latest of a session, follow what runs in it, and answer its questions."""
+    from agor.cli.conversing import Manner, attach
 
-    async def work() -> int:
-        async with Client.local() as client:
-            found = await find(client, session)
-            return await attach(client, found, Manner(as_json, ask_elsewhere))
+    async def work(client: Client) -> int:
+        found = await find(client, session)
+        return await attach(client, found, Manner(as_json, ask_elsewhere))
 
-    raise typer.Exit(asyncio.run(work()))
+    raise typer.Exit(ask(work))
 
 
 @app.command()
@@ -130,17 +136,17 @@ def prompt(
     *named, text = words or [""]
     if len(named) > 1:
         raise typer.BadParameter("Quote the prompt: agor session prompt '…'")
+    from agor.cli.conversing import Ask, Manner, converse, leave_alone
+
     given = Ask(prompt_from(text or None), mode, model, span(timeout))
 
-    async def work() -> int:
-        async with Client.local() as client:
-            found = await find(client, named[0] if named else None)
-            if not detach:
-                return await converse(client, found, given, Manner(as_json, ask_elsewhere))
-            say_detached(found, await send(client, found, given), as_json=as_json)
-            return 0
+    async def work(client: Client) -> int:
+        found = await find(client, named[0] if named else None)
+        if detach:
+            return await leave_alone(client, found, given, as_json=as_json)
+        return await converse(client, found, given, Manner(as_json, ask_elsewhere))
 
-    raise typer.Exit(asyncio.run(work()))
+    raise typer.Exit(ask(work))
 
 
 @app.command()

@@ -1,22 +1,17 @@
-"""What is known of a session: where it is, what was asked in it, what that took, what was said."""
+"""What is known of a session: where it is, what was asked in it, and what that took."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 import typer
-from rich.console import Console
 
 from agor.cli.moments import shown
 from agor.cli.printable import printable
-from agor.cli.showing import ForPeople
 from agor.cli.task_facts import facts_of
-from agor.cli.view import EventView
-from agor.client import Client
-from agor.protocol.api import Message, Session, Task
+from agor.protocol.api import Session, Task
 from agor.protocol.shares import Share
 
-_PAGE = 200
 _LONGEST = 60
 
 
@@ -46,21 +41,3 @@ def _facts(session: Session, shares: list[Share]) -> Iterator[tuple[str, str]]:
     yield "since", shown(session.created_at)
     for share in shares:
         yield "shared", f"{share.name} ({share.access})"
-
-
-async def print_conversation(client: Client, session: Session) -> None:
-    """Print all that was said and done, from the beginning."""
-    pages: list[list[Message]] = []
-    cursor = None
-    while True:
-        page = await client.messages(session.session_id, cursor=cursor, limit=_PAGE)
-        pages.append(page.items)
-        cursor = page.next_cursor
-        if cursor is None:
-            break
-    console = Console(highlight=False)
-    view = EventView(console, workspace=session.workspace)
-    typer.echo()
-    with view:
-        for items in reversed(pages):
-            ForPeople(console, view).replay(items, more=False)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from agor.cli.asking import at_most
-from agor.client import Client
 from agor.errors import BadInput, NotFound
 from agor.protocol.api import Session
 from agor.protocol.validation import quoted
+
+if TYPE_CHECKING:
+    from agor.client import Client
 
 #: Ids begin with the time: fewer characters would mean too many sessions.
 _SHORTEST = 4
