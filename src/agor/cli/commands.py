@@ -37,7 +37,7 @@ COMMANDS = {
     "repo": Entry("repo", "Register and clone repositories."),
     "worktree": Entry("worktree", "Make worktrees, look at them, remove them."),
     "demo": Entry(
-        "demo", "Play the scripted agent through a real daemon; needs no account and no key."
+        "demo", "Watch Claude Code work against a scripted model; needs no account and no key."
     ),
     "doctor": Entry(
         "doctor", "Check this machine: what works, what does not, and what to do about it."

@@ -29,8 +29,12 @@ class UnixIdentity:
 
     @classmethod
     def current(cls) -> UnixIdentity:
-        """Return who we are. In a container that need not be anybody with a name."""
-        return _identity(os.geteuid(), os.getegid(), tuple(os.getgroups()))
+        """Return who we are. In a container that need not be anybody with a name.
+
+        Our home is where HOME says, as for every other program of ours.
+        """
+        home = os.environ.get("HOME", "")
+        return _identity(os.geteuid(), os.getegid(), tuple(os.getgroups()), home)
 
     @classmethod
     def of(cls, name: str) -> UnixIdentity:
@@ -48,15 +52,16 @@ class UnixIdentity:
 
 
 @functools.lru_cache(maxsize=8)
-def _identity(uid: int, gid: int, others: tuple[int, ...]) -> UnixIdentity:
+def _identity(uid: int, gid: int, others: tuple[int, ...], home: str) -> UnixIdentity:
     """Look a process's user up, once: this is asked for every request."""
     groups = tuple(sorted({gid, *others}))
+    given = home if home.startswith("/") else None
     try:
         found = pwd.getpwuid(uid)
     except KeyError:
-        return UnixIdentity(str(uid), uid, gid, groups, os.environ.get("HOME", "/"), "/bin/sh")
+        return UnixIdentity(str(uid), uid, gid, groups, given or "/", "/bin/sh")
     shell = found.pw_shell or "/bin/sh"
-    return UnixIdentity(found.pw_name, uid, gid, groups, found.pw_dir, shell)
+    return UnixIdentity(found.pw_name, uid, gid, groups, given or found.pw_dir, shell)
 
 
 def way_to(identity: UnixIdentity, our_uid: int | None = None) -> Way:
