@@ -86,6 +86,11 @@ class Conversation:
                 await current.take(message)
                 if current.over:
                     return
+                if current.hopeless is not None and not current.interrupted:
+                    break
+        if current.hopeless is not None:
+            await self._interrupt(current)
+            raise current.hopeless
         raise AgentEnded(f"{NAME} said nothing more in the middle of a turn")
 
     async def _interrupt(self, current: ClaudeTurn) -> None:
