@@ -245,8 +245,8 @@ async def test_a_plan_that_somebody_approves_is_carried_out_step_by_step(site: S
         assert (early.status, early.reason) == ("denied", "plan mode: nothing is changed")
         # The next prompt has its own mode again.
         again = site.workspace / "again.txt"
-        script = [CLAUDE.write(again, "a\n")], [{"text": "That is the plan."}]
-        await trial.prompt("plan more", *script, permission_mode="plan")
+        more = [CLAUDE.write(again, "a\n")], [{"text": "That is the plan."}]
+        await trial.prompt("plan more", *more, permission_mode="plan")
         assert not again.exists()
 
 
