@@ -17,6 +17,7 @@ from agor.protocol.methods import RequestPermissionParams, RequestPermissionResu
 from tests.agents.site import KEY, Site, Trial, prompt_of
 from tests.agents.subjects.base import Step, Subject
 from tests.agents.subjects.claude import CLAUDE
+from tests.agents.test_endings import until
 from tests.agents.test_records import told_by_record, told_live
 
 MCP_SERVER = Path(__file__).with_name("mcp_server.py")
@@ -295,6 +296,38 @@ async def test_news_of_a_command_in_the_background_disturb_no_later_prompt(site:
         result = await trial.prompt("and now?", [{"text": "Here I am."}])
         assert result.status == "completed"
         assert trial.text().endswith("Here I am.")
+
+
+async def test_a_command_of_claudes_own_is_answered_by_claude_itself(site: Site):
+    async with site.connected() as trial:
+        await trial.prompt("hello", [{"text": "hello"}])
+        run = trial.side.start(
+            "/context",
+            agentic_tool="claude-code",
+            cwd=str(site.workspace),
+            model=CLAUDE.model,
+            resume=trial.resume,
+        )
+        trial.tasks.append(run.get_name())
+        assert (await run).status == "completed"
+        (printed,) = of_kind(trial, "system")
+        assert "Context Usage" in printed.text
+        live = told_live(trial, [prompt_of("hello", [{"text": "hello"}]), "/context"])
+        assert await told_by_record(trial) == live
+
+
+async def test_what_was_stopped_stands_in_the_record_as_it_was_told(site: Site):
+    begun = site.workspace / "begun"
+    script = [{"text": "I run it."}, CLAUDE.run(f"touch {begun}; sleep 1000")], [{"text": "never"}]
+    async with site.connected() as trial:
+        trial.answer(approved=True)
+        run = trial.start("run it", *script)
+        await until(begun.exists)
+        await trial.side.stop(run.get_name())
+        assert (await run).status == "cancelled"
+        live = told_live(trial, [prompt_of("run it", *script)])
+        assert [block.kind for block in live[1:]] == ["text", "tool_use", "tool_result"]
+        assert await told_by_record(trial) == live
 
 
 async def test_a_conversation_that_is_not_here_is_not_begun_anew_in_silence(site: Site):
