@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -75,8 +76,8 @@ async def desk_of(
     daemon: PeopleSite, name: str, user: TestUser, subject: Subject, model: ModelServer, key: str
 ) -> AsyncIterator[AgentDesk]:
     """Begin a session of somebody's, in a folder in their home, with a key of theirs."""
-    folder = user.home / f"work-{subject.agentic_tool.split(':')[0]}"
-    folder.mkdir(exist_ok=True)
+    # A new one: Claude does not write over a file that it has not read, and does not ask then.
+    folder = Path(tempfile.mkdtemp(prefix="work-", dir=user.home))
     os.chown(folder, user.uid, user.gid)
     async with client_of(daemon, name) as client:
         await client.credentials.set(
