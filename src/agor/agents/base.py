@@ -29,6 +29,11 @@ class Agent(ABC):
         It is asked at every greeting, so this costs no more than a look at some files.
         """
 
+    @classmethod
+    def import_ahead(cls) -> None:
+        """Import what the first turn would, once for all processes that are forked later."""
+        return
+
     @abstractmethod
     async def run(self, turn: Turn) -> None:
         """Work on the turn's prompt until it is done.

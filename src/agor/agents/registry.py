@@ -37,3 +37,9 @@ def find_agent(name: str) -> type[Agent]:
 def describe_agents() -> list[AgentInfo]:
     """Describe them all."""
     return [agent.describe() for agent in AGENTS.values()]
+
+
+def import_ahead() -> None:
+    """Import what any of them would import for its first turn."""
+    for agent in AGENTS.values():
+        agent.import_ahead()

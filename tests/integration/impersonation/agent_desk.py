@@ -76,6 +76,7 @@ async def desk_of(
     daemon: PeopleSite, name: str, user: TestUser, subject: Subject, model: ModelServer, key: str
 ) -> AsyncIterator[AgentDesk]:
     """Begin a session of somebody's, in a folder in their home, with a key of theirs."""
+    # A new one: Claude does not write over a file that it has not read, and does not ask then.
     folder = Path(tempfile.mkdtemp(prefix="work-", dir=user.home))
     os.chown(folder, user.uid, user.gid)
     async with client_of(daemon, name) as client:

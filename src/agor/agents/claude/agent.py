@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import uuid
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from agor.agents.base import Agent
 from agor.agents.claude import installed
+from agor.agents.claude.launch import Launch, Talk
 from agor.agents.claude.transcripts import ClaudeTranscripts
 from agor.agents.modes import NATIVE
+from agor.agents.programs import Program
 from agor.agents.turn import Turn
 from agor.protocol.methods import AgentInfo
 
 if TYPE_CHECKING:
     from agor.agents.claude.conversation import Conversation
-    from agor.agents.claude.launch import Launch, Talk
 
 _KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
+#: Needs the SDK, which takes a second to import.
+_HEAVY = "agor.agents.claude.conversation"
 
 
 class ClaudeAgent(Agent):
@@ -36,14 +41,27 @@ class ClaudeAgent(Agent):
         return AgentInfo(
             name=cls.name,
             available=found is not None,
-            version=installed.version(),
+            version=None if found is None else installed.version_of(found),
             why_not=None if found is not None else installed.WHY_NOT,
         )
 
+    @classmethod
+    def import_ahead(cls) -> None:
+        """Import the SDK."""
+        if installed.find() is not None:
+            import_module(_HEAVY)
+
     async def run(self, turn: Turn) -> None:
         """Put the prompt to the program that is running, or to one that is started now."""
-        launch = await self._launch(turn)
-        conversation, talk = await self._open(turn, launch)
+        # Each time: it is how another key, or none any more, takes effect.
+        key = await turn.fetch_key(*_KEYS)
+        servers = await turn.mcp_servers()
+        launch = Launch(str(installed.need()), turn.params.cwd, key, servers)
+        talk = _talk(turn)
+        conversation = self._conversation
+        if conversation is None or conversation.launch != launch:
+            await self.close()
+            conversation = await self._open(launch, talk)
         await conversation.run(turn, talk)
 
     async def close(self) -> None:
@@ -52,34 +70,32 @@ class ClaudeAgent(Agent):
         if conversation is not None:
             await asyncio.shield(conversation.close())
 
-    async def _launch(self, turn: Turn) -> Launch:
-        from agor.agents.claude.launch import Launch
-
-        # Each time: it is how another key, or none any more, takes effect.
-        key = await turn.fetch_key(*_KEYS)
-        servers = await turn.mcp_servers()
-        return Launch(str(installed.need()), turn.params.cwd, key, servers)
-
-    async def _open(self, turn: Turn, launch: Launch) -> tuple[Conversation, Talk]:
-        from agor.agents.claude.conversation import Conversation
-
-        talk = self._talk(turn)
-        running = self._conversation
-        if running is not None:
-            if running.launch == launch:
-                return running, talk
-            await self.close()
+    async def _open(self, launch: Launch, talk: Talk) -> Conversation:
         if talk.resumed:
             self.transcripts.need(talk.conversation, launch.cwd)
-        self._conversation = Conversation(launch, talk)
-        await self._conversation.open()
-        return self._conversation, talk
+        program = await launch.start(talk)
+        try:
+            conversation = await _converse(launch, talk, program)
+            await conversation.open()
+        except BaseException:
+            await asyncio.shield(program.stop())
+            raise
+        self._conversation = conversation
+        return conversation
 
-    def _talk(self, turn: Turn) -> Talk:
-        from agor.agents.claude.launch import Talk
 
-        params = turn.params
-        mode = NATIVE[self.name][params.permission_mode]
-        assert mode is not None
-        resumed = params.resume is not None
-        return Talk(params.resume or str(uuid.uuid4()), resumed, params.model, mode)
+def _talk(turn: Turn) -> Talk:
+    params = turn.params
+    mode = NATIVE[ClaudeAgent.name][params.permission_mode]
+    assert mode is not None
+    conversation = params.resume or str(uuid.uuid4())
+    return Talk(conversation, params.resume is not None, params.model, mode)
+
+
+async def _converse(launch: Launch, talk: Talk, program: Program) -> Conversation:
+    if _HEAVY not in sys.modules:
+        # While the program comes up, and without keeping anybody else waiting.
+        await asyncio.to_thread(import_module, _HEAVY)
+    from agor.agents.claude.conversation import Conversation
+
+    return Conversation(launch, talk, program)

@@ -12,42 +12,21 @@ from typing import Any
 import msgspec
 from claude_agent_sdk import Transport
 
-from agor.agents.claude.launch import Launch, Talk
 from agor.agents.programs import Program
-from agor.errors import AgentEnded
-
-_NAME = "Claude Code"
 
 
 class Connection(Transport):
     """The standard streams of one program: a JSON message a line, both ways."""
 
-    def __init__(self, launch: Launch, talk: Talk) -> None:
-        self._launch = launch
-        self._talk = talk
-        self._program: Program | None = None
+    def __init__(self, program: Program) -> None:
+        self._program = program
 
     async def connect(self) -> None:
-        """Start the program."""
-        launch = self._launch
-        secrets = launch.secrets()
-        try:
-            self._program = await Program.start(
-                launch.command(self._talk, secrets),
-                cwd=launch.cwd,
-                env=launch.environment(secrets),
-                name=_NAME,
-                descriptors=[each.descriptor for each in secrets.values()],
-            )
-            for each in secrets.values():
-                await each.pour()
-        finally:
-            for each in secrets.values():
-                each.close()
+        """Do nothing: the program is running."""
 
     async def write(self, data: str) -> None:
         """Send a message; waits while the program does not read."""
-        program = self._need()
+        program = self._program
         program.stdin.write(data.encode(errors="replace"))
         try:
             await program.stdin.drain()
@@ -56,7 +35,7 @@ class Connection(Transport):
 
     async def read_messages(self) -> AsyncIterator[dict[str, Any]]:
         """Give its messages until it ends, and then say how it ended."""
-        program = self._need()
+        program = self._program
         while line := await program.stdout.readline():
             # It may print other things.
             if line.startswith(b"{"):
@@ -68,20 +47,14 @@ class Connection(Transport):
 
     async def close(self) -> None:
         """End the program and all that it started."""
-        if self._program is not None:
-            await self._program.stop()
+        await self._program.stop()
 
     def is_ready(self) -> bool:
         """Tell whether it can be written to."""
-        return self._program is not None and not self._program.exited
+        return not self._program.exited
 
     async def end_input(self) -> None:
         """Do nothing: there may be another prompt until the end."""
-
-    def _need(self) -> Program:
-        if self._program is None:
-            raise AgentEnded(f"{_NAME} is not running")
-        return self._program
 
 
 def _read(line: bytes) -> dict[str, Any]:

@@ -7,6 +7,8 @@ from typing import Any
 
 #: Who speaks when Claude Code itself puts words into the model's mouth, such as errors.
 SYNTHETIC = "<synthetic>"
+#: Words that nobody needs to hear: the model was not asked anything.
+NOTHING = "No response requested."
 #: What is said where Claude has put a summary in place of what was before.
 COMPACTED = "The conversation was compacted."
 

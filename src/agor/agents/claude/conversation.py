@@ -12,11 +12,12 @@ import structlog
 from claude_agent_sdk import ClaudeAgentOptions, ClaudeSDKClient, HookMatcher, Message
 
 from agor.agents.claude.connection import Connection
-from agor.agents.claude.launch import Launch, Talk
+from agor.agents.claude.launch import NAME, Launch, Talk
 from agor.agents.claude.permissions import Permissions
 from agor.agents.claude.turns import ClaudeTurn
+from agor.agents.programs import Program
 from agor.agents.turn import Turn
-from agor.errors import AgentFailed, AgorError
+from agor.errors import AgentEnded, AgentFailed, AgorError
 
 log = structlog.get_logger("agor.agents.claude")
 
@@ -27,7 +28,7 @@ _INTERRUPT = 2.0
 class Conversation:
     """A program that was started, and the conversation that it is in."""
 
-    def __init__(self, launch: Launch, talk: Talk) -> None:
+    def __init__(self, launch: Launch, talk: Talk, program: Program) -> None:
         self.launch = launch
         self._talk = talk
         self._permissions = Permissions()
@@ -41,10 +42,10 @@ class Conversation:
             },
             forward_subagent_text=True,
         )
-        self._client = ClaudeSDKClient(options, transport=Connection(launch, talk))
+        self._client = ClaudeSDKClient(options, transport=Connection(program))
 
     async def open(self) -> None:
-        """Start the program, and wait until it answers."""
+        """Wait until the program answers."""
         with _faults_of_ours():
             await self._client.connect()
 
@@ -85,6 +86,12 @@ class Conversation:
                 await current.take(message)
                 if current.over:
                     return
+                if current.hopeless is not None and not current.interrupted:
+                    break
+        if current.hopeless is not None:
+            await self._interrupt(current)
+            raise current.hopeless
+        raise AgentEnded(f"{NAME} said nothing more in the middle of a turn")
 
     async def _interrupt(self, current: ClaudeTurn) -> None:
         """Let Claude end its tools and write down how far it came, and tell that; then end it."""
@@ -116,4 +123,4 @@ def _faults_of_ours() -> Iterator[None]:
     except AgorError:
         raise
     except Exception as error:
-        raise AgentFailed(f"Claude Code could not go on: {error}") from error
+        raise AgentFailed(f"{NAME} could not go on: {error}") from error

@@ -16,8 +16,6 @@ from agor.errors import AgentFailed, AgorError, ContextFull, ProviderFailed, Quo
 
 #: Statuses that no retry will change.
 _FINAL = frozenset({401, 402, 403})
-#: Milliseconds that a retry may be put off; who waits for longer is told so instead.
-_LONGEST_DELAY = 5 * 60 * 1000
 #: Claude's own words for refusals that share a status with others.
 _BY_WORDS: Mapping[str, type[ProviderFailed]] = {
     "prompt is too long": ContextFull,
@@ -30,13 +28,7 @@ _BY_WORDS: Mapping[str, type[ProviderFailed]] = {
 def fault_of_retry(data: Mapping[str, Any], credential: str) -> AgorError | None:
     """Tell whether there is no use in waiting for a retry that was announced."""
     status = data.get("error_status")
-    delay = data.get("retry_delay_ms") or 0
-    if status in _FINAL:
-        return provider_error(status, _words(data), credential)
-    if delay > _LONGEST_DELAY:
-        words = f"{_words(data)}; it says to come back in {delay / 1000:.0f} s"
-        return provider_error(status, words, credential)
-    return None
+    return provider_error(status, _words(data), credential) if status in _FINAL else None
 
 
 def retry_in_words(data: Mapping[str, Any]) -> str:

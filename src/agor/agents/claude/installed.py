@@ -30,11 +30,8 @@ def need() -> Path:
     return found
 
 
-def version() -> str | None:
+def version_of(program: Path) -> str | None:
     """Tell its version, as the SDK wrote it down beside the program."""
-    program = find()
-    if program is None:
-        return None
     try:
         return program.with_name("claude.version").read_text().strip()
     except OSError:

@@ -17,9 +17,12 @@ from msgspec import Struct
 
 from agor.agents.environment import program_environment
 from agor.agents.handing import Handed
+from agor.agents.programs import Program
 from agor.protocol.mcp import McpServer
 from agor.protocol.methods import GetApiKeyResult
 
+#: What people call it.
+NAME = "Claude Code"
 #: Tools that make the agent go on by itself at some later time, when nobody listens any more.
 _NOT_OFFERED = ("CronCreate", "CronDelete", "CronList", "ScheduleWakeup")
 _VARIABLES = {
@@ -49,7 +52,25 @@ class Launch(Struct, frozen=True):
         """The name of the key."""
         return self.key.credential_key or "ANTHROPIC_API_KEY"
 
-    def secrets(self) -> dict[str, Handed]:
+    async def start(self, talk: Talk) -> Program:
+        """Start the program."""
+        secrets = self._secrets()
+        try:
+            program = await Program.start(
+                self._command(talk, secrets),
+                cwd=self.cwd,
+                env=self._environment(secrets),
+                name=NAME,
+                descriptors=[each.descriptor for each in secrets.values()],
+            )
+            for each in secrets.values():
+                await each.pour()
+        finally:
+            for each in secrets.values():
+                each.close()
+        return program
+
+    def _secrets(self) -> dict[str, Handed]:
         """Make what is handed over: the key and the tool servers, which may have keys as well."""
         handed = {}
         if self.credential != "ANTHROPIC_AUTH_TOKEN":
@@ -58,7 +79,7 @@ class Launch(Struct, frozen=True):
             handed["servers"] = Handed(_mcp_config(self.servers))
         return handed
 
-    def environment(self, secrets: Mapping[str, Handed]) -> dict[str, str]:
+    def _environment(self, secrets: Mapping[str, Handed]) -> dict[str, str]:
         """Make its environment. A key is not in there, but an authorization token has to be."""
         more = {**_VARIABLES, "PWD": self.cwd}
         if "key" in secrets:
@@ -69,7 +90,7 @@ class Launch(Struct, frozen=True):
             more["ANTHROPIC_BASE_URL"] = self.key.base_url
         return program_environment(more)
 
-    def command(self, talk: Talk, secrets: Mapping[str, Handed]) -> list[str]:
+    def _command(self, talk: Talk, secrets: Mapping[str, Handed]) -> list[str]:
         """Make its command line."""
         words = [
             self.program,

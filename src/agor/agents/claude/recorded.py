@@ -8,6 +8,7 @@ once, which came first is not certain.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -20,6 +21,11 @@ from agor.protocol.transcripts import Transcript, TranscriptBlock
 from agor.protocol.validation import UNREADABLE
 
 _META = ".meta.json"
+#: A command of Claude Code's own, such as /context, and what it printed.
+_COMMAND = re.compile(
+    r"<command-name>(.*?)</command-name>.*<command-args>(.*?)</command-args>", re.DOTALL
+)
+_PRINTED = re.compile(r"<local-command-(stdout|stderr)>(.*)</local-command-\1>", re.DOTALL)
 
 
 class _Message(Struct, frozen=True):
@@ -34,6 +40,7 @@ class _Line(Struct, rename="camel"):
     subtype: str | None = None
     timestamp: str = ""
     message: _Message = _Message()
+    content: str | list[Any] | None = None
     is_meta: bool = False
     is_compact_summary: bool = False
     prompt_source: str | None = None
@@ -95,6 +102,9 @@ def _blocks_of_line(line: _Line, parent: str | None) -> Iterator[TranscriptBlock
             yield from _from_user(line, parent)
         case "system" if line.subtype == "compact_boundary" and parent is None:
             yield TranscriptBlock(kind="system", text=COMPACTED)
+        case "system" if line.subtype == "local_command":
+            if printed := _PRINTED.fullmatch(str(line.content)):
+                yield TranscriptBlock(kind="system", text=printed[2].strip())
 
 
 def _said(part: Mapping[str, Any], parent: str | None) -> Iterator[TranscriptBlock]:
@@ -112,7 +122,7 @@ def _said(part: Mapping[str, Any], parent: str | None) -> Iterator[TranscriptBlo
 
 
 def _from_user(line: _Line, parent: str | None) -> Iterator[TranscriptBlock]:
-    prompt = []
+    prompt: list[str] = []
     for part in _parts(line.message):
         if part.get("type") == "tool_result":
             yield TranscriptBlock(
@@ -124,8 +134,11 @@ def _from_user(line: _Line, parent: str | None) -> Iterator[TranscriptBlock]:
             )
         elif part.get("type") == "text":
             prompt.append(str(part.get("text")))
-    if prompt and parent is None and _is_prompt(line):
-        yield TranscriptBlock(kind="user_message", text="\n".join(prompt))
+    text = "\n".join(prompt)
+    if command := _COMMAND.fullmatch(text):
+        yield TranscriptBlock(kind="user_message", text=f"{command[1]} {command[2]}".strip())
+    elif prompt and parent is None and _is_prompt(line):
+        yield TranscriptBlock(kind="user_message", text=text)
 
 
 def _is_prompt(line: _Line) -> bool:

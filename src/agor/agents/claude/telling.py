@@ -21,7 +21,7 @@ from claude_agent_sdk import (
 )
 
 from agor.agents.claude.calls import Call, Calls
-from agor.agents.claude.content import SYNTHETIC, text_of_result
+from agor.agents.claude.content import NOTHING, SYNTHETIC, text_of_result
 from agor.agents.turn import Block, Turn
 from agor.protocol.events import BlockKind
 
@@ -59,6 +59,7 @@ class Telling:
     async def whole(self, message: AssistantMessage) -> None:
         """Tell what of a message was not told before."""
         if message.model == SYNTHETIC:
+            await self._output(message)
             return
         parent = message.parent_tool_use_id
         told = parent is None and message.message_id == self._streamed
@@ -105,6 +106,12 @@ class Telling:
             await self.say("text", part.text, parent)
         elif isinstance(part, ThinkingBlock):
             await self.say("thinking", part.thinking, parent)
+
+    async def _output(self, message: AssistantMessage) -> None:
+        """Tell what a command of Claude Code's own printed; an error comes with the result."""
+        for part in message.content:
+            if isinstance(part, TextBlock) and message.error is None and part.text != NOTHING:
+                await self.say("system", part.text.strip())
 
     async def _call(self, part: ToolUseBlock, parent: str | None) -> None:
         block = await self._turn.start_block(

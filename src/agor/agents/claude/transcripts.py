@@ -1,8 +1,8 @@
 """Claude's own records: `~/.claude/projects/<folder>/<conversation>.jsonl`, a message a line.
 
 Sub-agents have files of their own in `<conversation>/subagents/`, each with a small one beside it
-that tells which tool call started it. Thinking is kept. What is told while the record is read is in
-`recorded`.
+that tells which tool call started it. Thinking is kept. An input that was changed by who allowed a
+call is not: the record has what the model asked for.
 """
 
 from __future__ import annotations

@@ -26,6 +26,7 @@ from agor.agents.claude.content import COMPACTED
 from agor.agents.claude.faults import fault_of_result, fault_of_retry, retry_in_words
 from agor.agents.claude.telling import Telling
 from agor.agents.turn import Turn
+from agor.errors import AgorError
 from agor.protocol.events import Log, MetadataUpdate, TokenUsage
 
 
@@ -43,6 +44,8 @@ class ClaudeTurn:
         self.mode: str | None = None
         #: Whether it is to end: then a result that says so is no fault.
         self.interrupted = False
+        #: Why there is no use in going on, if Claude itself would.
+        self.hopeless: AgorError | None = None
         #: Whether nothing is left to do.
         self.over = False
 
@@ -96,9 +99,7 @@ class ClaudeTurn:
                 idle = data.get("state") == "idle"
                 self.over = self.over or (idle and self._taken_up and self._results > 0)
             case "api_retry":
-                fault = fault_of_retry(data, self._credential)
-                if fault is not None and not self.interrupted:
-                    raise fault
+                self.hopeless = fault_of_retry(data, self._credential)
                 await self._turn.tell(Log("warning", retry_in_words(data)))
             case "status" if "permissionMode" in data:
                 self.mode = data["permissionMode"]

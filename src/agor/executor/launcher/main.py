@@ -20,7 +20,7 @@ import structlog
 
 import agor
 from agor import logs
-from agor.agents.registry import describe_agents
+from agor.agents.registry import describe_agents, import_ahead
 from agor.catalogue import AGENTS_FOLDER
 from agor.errors import AgorError
 from agor.executor.launcher.control import Connection, Handlers, answer
@@ -53,6 +53,8 @@ log = structlog.get_logger("agor.launcher")
 _MAX_CONNECTIONS = 8
 #: Milliseconds without a request before spares are forked.
 _QUIET = 20.0
+#: Milliseconds without a request before the agents' libraries are imported.
+_LONG_QUIET = 1000.0
 #: Seconds before it is tried again if a spare cannot be forked.
 _SPARE_PAUSE = 1.0
 #: Lives of executors that are rehearsed before the first is forked.
@@ -127,6 +129,7 @@ class Launcher:
             RETIRE.name: (ParamsReader(Nothing), self._retire),
         }
         self._retiring = False
+        self._imported_ahead = False
         self._no_spares_before = 0.0
         self._alone_since = time.monotonic()
         self._wake, wake = socket.socketpair()
@@ -145,14 +148,9 @@ class Launcher:
         poll.register(self._wake.fileno(), select.POLLIN)
         while not self._done():
             ready = poll.poll(self._patience())
-            if not ready and not self._retiring and time.monotonic() >= self._no_spares_before:
+            if not ready and not self._retiring:
                 # Not while there is something else to do: whoever was just started needs the time.
-                try:
-                    self._offspring.fill_up()
-                    self._rehearse()
-                except (OSError, AgorError) as error:
-                    log.warning("no_spare", why=str(error))
-                    self._no_spares_before = time.monotonic() + _SPARE_PAUSE
+                self._get_ahead()
             for fd, events in ready:
                 if fd == self._listener.fileno():
                     self._accept(poll)
@@ -165,6 +163,31 @@ class Launcher:
                     poll.unregister(fd)
                     self._connections.pop(fd).close()
                     self._alone_since = time.monotonic()
+        self._offspring.dismiss_spares()
+
+    def _get_ahead(self) -> None:
+        """Do what makes the next start fast."""
+        if not self._offspring.wants_more:
+            self._import_ahead()
+        elif time.monotonic() >= self._no_spares_before:
+            try:
+                self._offspring.fill_up()
+                self._rehearse()
+            except (OSError, AgorError) as error:
+                log.warning("no_spare", why=str(error))
+                self._no_spares_before = time.monotonic() + _SPARE_PAUSE
+
+    def _import_ahead(self) -> None:
+        """Import the agents' libraries. It takes a second, which no start should have to wait for.
+
+        The spares have none of it, and are replaced.
+        """
+        if self._imported_ahead or not self._connections:
+            return
+        self._imported_ahead = True
+        import_ahead()
+        gc.collect()
+        gc.freeze()
         self._offspring.dismiss_spares()
 
     def _rehearse(self) -> None:
@@ -190,6 +213,8 @@ class Launcher:
         """Milliseconds after which to look again whether anybody needs us."""
         if self._offspring.wants_more and not self._retiring:
             return max(_QUIET, (self._no_spares_before - time.monotonic()) * 1000)
+        if self._connections and not self._imported_ahead and not self._retiring:
+            return _LONG_QUIET
         if self._connections or self._offspring.families:
             return None
         lonely = time.monotonic() - self._alone_since
