@@ -140,6 +140,7 @@ class CodexAgent(Agent):
                 # Only from here on is there a record that can be resumed.
                 turn.agent_session_id = self._thread_id
                 await turn.tell(MetadataUpdate(agent_session_id=self._thread_id))
+                await telling.take(message)
             case "error":
                 fault = fault_of(params.get("error"), key, credential)
                 if is_sure(fault):

@@ -24,6 +24,7 @@ class Telling:
     def __init__(self, turn: Turn, thread_id: str, parents: dict[str, str]) -> None:
         self._turn = turn
         self._thread_id = thread_id
+        self._begun = False
         #: The call that each sub-agent began with; it may work on in later turns.
         self._parents = parents
         self._texts: dict[str, Text] = {}
@@ -41,6 +42,8 @@ class Telling:
         ):
             return
         match message.method:
+            case "turn/started":
+                self._begun = True
             case "item/agentMessage/delta" | "item/plan/delta" | "item/reasoning/summaryTextDelta":
                 if text := self._texts.get(params["itemId"]):
                     await text.add(params["delta"])
@@ -54,7 +57,8 @@ class Telling:
                 await self._begin(params["item"], thread)
             case "item/completed":
                 await self._finish(params["item"], thread)
-            case "thread/tokenUsage/updated":
+            case "thread/tokenUsage/updated" if self._begun:
+                # Before, it is what was used up to the moment of resuming.
                 await self._count(params["tokenUsage"], thread)
 
     async def begin_call(self, item: Item, thread: str) -> Call:
