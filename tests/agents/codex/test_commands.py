@@ -41,12 +41,16 @@ async def test_a_command_that_fails_says_so(site: Site):
         assert (use.status, use.reason, use.is_error) == ("failed", "exit code 3", True)
 
 
-async def test_commands_do_not_see_the_key(site: Site):
+async def test_commands_cannot_find_the_key_in_the_environment_of_any_program(site: Site):
+    ours = f"grep -lz 'HOME={site.home}' /proc/[0-9]*/environ 2>/dev/null"
     async with site.connected() as trial:
         trial.answer(approved=True)
-        await trial.prompt("look", [CODEX.run("env; echo end")], [{"text": "Done."}])
-        assert result_text(trial).endswith("end\n")
-        assert KEY not in result_text(trial)
+        command = f"{ours} | wc -l; {ours} | xargs cat | grep -c {KEY}"
+        await trial.prompt("look", [CODEX.run(command)], [{"text": "Done."}])
+        programs, keys = map(int, result_text(trial).split())
+        # That of the agent and that of the command itself, at least.
+        assert programs >= 2
+        assert keys == 0
 
 
 async def test_nothing_can_be_typed_into_a_shell_that_was_allowed_once(site: Site):

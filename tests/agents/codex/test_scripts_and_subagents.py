@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from agor.protocol.methods import RequestPermissionParams, RequestPermissionResult
 from tests.agents.codex.steps import SCRIPTING, run_in_script, told_to_model, uses
-from tests.agents.site import Site, prompt_of
+from tests.agents.site import KEY, Site, prompt_of
 from tests.agents.subjects.base import Step
 from tests.agents.test_records import told_by_record, told_live
 
@@ -65,6 +65,8 @@ async def test_what_a_sub_agent_does_is_told_under_the_call_that_began_it(site: 
         assert result.token_usage.output == 50
         live = told_live(trial, [prompt_of("have it done", *turns)])
         assert await told_by_record(trial) == live
+    for call in site.model.requests:
+        assert call.headers["authorization"].endswith(KEY[-4:])
 
 
 def _collaborate(name: str, **given: object) -> Step:

@@ -39,5 +39,6 @@ CODEX = Subject(
     run_tool="commandExecution",
     written_path=_written_path,
     call_mcp=_call_mcp,
+    key_in_environment=False,
     program="app-server",
 )
