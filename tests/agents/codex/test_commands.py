@@ -45,7 +45,7 @@ async def test_commands_cannot_find_the_key_in_the_environment_of_any_program(si
     ours = f"grep -lz 'HOME={site.home}' /proc/[0-9]*/environ 2>/dev/null"
     async with site.connected() as trial:
         trial.answer(approved=True)
-        command = f"{ours} | wc -l; {ours} | xargs cat | grep -c {KEY}"
+        command = f"{ours} | wc -l; {ours} | xargs cat 2>/dev/null | grep -c {KEY}"
         await trial.prompt("look", [CODEX.run(command)], [{"text": "Done."}])
         programs, keys = map(int, result_text(trial).split())
         # That of the agent and that of the command itself, at least.
