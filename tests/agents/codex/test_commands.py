@@ -8,6 +8,7 @@ from agor.protocol.events import BlockDelta
 from tests.agents.codex.steps import result_text, told_to_model, tool, uses
 from tests.agents.site import KEY, Site
 from tests.agents.subjects.codex import CODEX
+from tests.agents.test_endings import until
 
 
 async def test_what_a_command_prints_is_told_while_it_runs(site: Site):
@@ -81,3 +82,14 @@ async def test_a_command_that_runs_on_is_left_when_its_turn_is_over(site: Site):
         assert all(block.complete for block in trial.blocks())
         assert any("sleep 1000" in words for words in site.processes().values())
     await site.no_process_left()
+
+
+async def test_a_stop_reaches_what_a_command_put_into_a_session_of_its_own(site: Site):
+    begun = site.workspace / "begun"
+    command = f"(setsid sleep 1000 &); touch {begun}; sleep 1000; echo after"
+    async with site.connected() as trial:
+        trial.answer(approved=True)
+        run = trial.start("wait", [CODEX.run(command)], [{"text": "never"}])
+        await until(begun.exists)
+        assert (await trial.side.stop(run.get_name())).stopped
+        await site.no_process_left()
