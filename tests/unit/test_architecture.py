@@ -30,7 +30,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "__init__": {"errors"},
     "protocol": {"errors"},
     "rpc": {"errors", "protocol"},
-    "agents": {"__init__", "catalogue", "errors", "protocol", "rpc"},
+    "agents": {"__init__", "catalogue", "errors", "linux", "protocol", "rpc"},
     "linux": {"protocol"},
     "private": {"errors"},
     "home": {"errors", "linux", "private", "protocol"},

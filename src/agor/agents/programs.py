@@ -2,6 +2,10 @@
 
 It has a clean environment and a process group of its own. What it says on standard error is read at
 all times, and the last of it is kept, so that its end can be explained.
+
+What it starts may leave its group, and often does: agents run commands in sessions of their own. So
+its environment has a mark, by which everything that came of it is found when it is ended, and what
+descends from it is noted before.
 """
 
 from __future__ import annotations
@@ -10,16 +14,21 @@ import asyncio
 import contextlib
 import signal
 import subprocess
+import uuid
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Self
 
+from agor import linux
 from agor.agents.processes import Group
 from agor.errors import AgentEnded, AgentMissing
+from agor.protocol.launching import Process
 
 #: Longest line that is read: a tool's input or result may be megabytes.
 _LONGEST_LINE = 64 * 1024 * 1024
 _TAIL = 4096
+#: The variable by which what a program has left behind is found.
+_MARK = "AGOR_PROGRAM"
 #: Seconds for a program to end by itself once its standard input is closed.
 _GRACE = 1.0
 
@@ -27,9 +36,10 @@ _GRACE = 1.0
 class Program(Group):
     """A running program."""
 
-    def __init__(self, process: subprocess.Popen[bytes], name: str) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], name: str, mark: str) -> None:
         super().__init__(process)
         self._name = name
+        self._mark = mark
         self._tail = b""
         self._stopped: asyncio.Task[None] | None = None
         self.stdout: asyncio.StreamReader
@@ -48,11 +58,12 @@ class Program(Group):
         descriptors: Sequence[int] = (),
     ) -> Self:
         """Start a program; `env` and the descriptors are all that it gets."""
+        mark = uuid.uuid4().hex
         try:
             process = subprocess.Popen(  # noqa: ASYNC220 - a start that waits can be cut in half
                 list(command),
                 cwd=cwd,
-                env=dict(env),
+                env={**env, _MARK: mark},
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -62,7 +73,7 @@ class Program(Group):
             )
         except (OSError, ValueError) as error:
             raise AgentMissing(f"cannot run {name}: {error}") from error
-        program = cls(process, name)
+        program = cls(process, name, mark)
         try:
             await program._connect(process)
         except BaseException:
@@ -98,19 +109,25 @@ class Program(Group):
         return AgentEnded(f"{self._name} {how}" + (f": {words}" if words else ""))
 
     async def stop(self) -> None:
-        """Let it end by closing its input, then end its whole group; more than once is once."""
+        """Let it end by closing its input, then end all of it by force; more than once is once."""
         if self._stopped is None:
             self._stopped = asyncio.create_task(self._stop())
         await asyncio.shield(self._stopped)
 
     async def _stop(self) -> None:
+        root = linux.process_of(self.pid)
+        family = [] if root is None else await asyncio.to_thread(linux.family, [root])
         if self._transports:
             self._transports[-1].close()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self.wait(), _GRACE)
         await super().stop()
+        await asyncio.to_thread(self._kill_rest, family)
         for transport in self._transports:
             transport.close()
+
+    def _kill_rest(self, family: list[Process]) -> None:
+        linux.kill_family([*family, *linux.marked(_MARK, self._mark)])
 
 
 def describe_exit(code: int) -> str:

@@ -34,6 +34,7 @@ class CodexAgent(Agent):
         self._settings: Settings | None = None
         self._thread_id: str | None = None
         self._model = ""
+        self._subagents: dict[str, str] = {}
 
     @classmethod
     def describe(cls) -> AgentInfo:
@@ -74,6 +75,8 @@ class CodexAgent(Agent):
             settings.command(), cwd=turn.params.cwd, env=settings.environment()
         )
         self._settings = settings
+        # Tool servers are started with the conversation, and may fail before its turn begins.
+        server.listen()
         params = {
             "cwd": turn.params.cwd,
             "model": turn.params.model,
@@ -94,8 +97,8 @@ class CodexAgent(Agent):
         assert self._thread_id is not None
         self._model = turn.params.model or self._model
         await turn.tell(MetadataUpdate(model=self._model))
-        telling = Telling(turn, self._thread_id)
-        approvals = Approvals(server, self._thread_id, turn, telling)
+        telling = Telling(turn, self._thread_id, self._subagents)
+        approvals = Approvals(server, turn, telling)
         messages = server.listen()
         params: Json = {
             "threadId": self._thread_id,
@@ -129,19 +132,24 @@ class CodexAgent(Agent):
     ) -> bool:
         """Take what the server tells; true when the turn is over."""
         params = message.params
-        if params.get("threadId") != self._thread_id:
-            return False
+        own = params.get("threadId") == self._thread_id
         match message.method:
+            case "turn/started" | "turn/completed" | "error" | "warning" if not own:
+                pass  # A sub-agent's; what came of it is for the agent that began it.
             case "turn/started":
                 # Only from here on is there a record that can be resumed.
                 turn.agent_session_id = self._thread_id
                 await turn.tell(MetadataUpdate(agent_session_id=self._thread_id))
+                await telling.take(message)
             case "error":
                 fault = fault_of(params.get("error"), key, credential)
                 if is_sure(fault):
                     raise fault
                 if params.get("willRetry"):
                     await turn.tell(Log("warning", f"trying again: {fault.message}"))
+            case "mcpServer/startupStatus/updated" if params.get("status") == "failed":
+                words = f"the MCP server {params.get('name')} did not start: {params.get('error')}"
+                await turn.tell(Log("warning", words))
             case "warning":
                 await turn.tell(Log("warning", str(params.get("message"))))
             case "turn/completed":

@@ -91,9 +91,10 @@ class AppServer:
 
     def listen(self) -> asyncio.Queue[Message | None]:
         """Get what it tells and asks from now on; none is its end."""
-        self._listening = asyncio.Queue(_MOST_WAITING)
-        if self.ended:
-            self._listening.put_nowait(None)
+        if self._listening is None:
+            self._listening = asyncio.Queue(_MOST_WAITING)
+            if self.ended:
+                self._listening.put_nowait(None)
         return self._listening
 
     def ignore(self) -> None:

@@ -1,7 +1,6 @@
 """Answers what Codex asks: whether a tool may be used, and questions to the person.
 
-A denial has no place for its reason in Codex. It is put into the turn as a message instead, ahead
-of the answer, so that the model reads it right behind the denied call.
+Nothing is answered that is not understood, and nothing is allowed that agor was not asked about.
 """
 
 from __future__ import annotations
@@ -10,16 +9,15 @@ import json
 from typing import Any
 
 from agor.agents.codex.app_server import AppServer, Json, Message, ServerRefusedError
-from agor.agents.codex.items import Item, tool_input, tool_name
-from agor.agents.codex.telling import Call, Telling
+from agor.agents.codex.blocks import Call
+from agor.agents.codex.denials import message_of
+from agor.agents.codex.items import tool_input, tool_name
+from agor.agents.codex.telling import Telling
 from agor.agents.turn import Turn
 from agor.errors import AgentFailed
 from agor.protocol.events import Log
 from agor.protocol.methods import RequestPermissionResult
 
-#: What the id of a message with a reason begins with, and its text; the id goes on with the call's.
-DENIED_ID = "agor-denied:"
-DENIED = "This call was denied: "
 PLANNING = "plan mode: nothing is changed"
 #: Seconds for the server to take a message.
 _STEERING = 10.0
@@ -28,9 +26,8 @@ _STEERING = 10.0
 class Approvals:
     """What is asked during one turn."""
 
-    def __init__(self, server: AppServer, thread_id: str, turn: Turn, telling: Telling) -> None:
+    def __init__(self, server: AppServer, turn: Turn, telling: Telling) -> None:
         self._server = server
-        self._thread_id = thread_id
         self._turn = turn
         self._telling = telling
         self._planning = turn.params.permission_mode == "plan"
@@ -67,29 +64,30 @@ class Approvals:
             for name in ("networkApprovalContext", "additionalPermissions")
             if params.get(name)
         }
-        allowed = await self._ask(await self._call(item), params, more)
+        allowed = await self._ask(await self._telling.call(item, params["threadId"]), params, more)
         return {"decision": "accept" if allowed else "decline"}
 
     async def _file_change(self, params: Json) -> Json:
         item = {"type": "fileChange", "id": params["itemId"], "changes": []}
         more = {"grantRoot": params["grantRoot"]} if params.get("grantRoot") else {}
         allowed = await self._ask(
-            await self._call(item), params, more, forbidden=PLANNING if self._planning else None
+            await self._telling.call(item, params["threadId"]),
+            params,
+            more,
+            forbidden=PLANNING if self._planning else None,
         )
         return {"decision": "accept" if allowed else "decline"}
 
     async def _permissions(self, params: Json) -> Json:
         wanted = params["permissions"]
-        use = await self._turn.start_block(
-            "tool_use",
-            tool_use_id=params["itemId"],
-            tool_name="requestPermissions",
-            tool_input={"permissions": wanted, "cwd": params.get("cwd")},
-        )
-        item = {"type": "requestPermissions", "id": params["itemId"], "prompt": ""}
-        call = Call(self._turn, item, use)
-        allowed = not self._planning and await self._ask(call, params, {"permissions": wanted})
-        await use.complete(is_error=not allowed)
+        item = {
+            "type": "requestPermissions",
+            "id": params["itemId"],
+            "input": {"permissions": wanted, "cwd": params.get("cwd")},
+        }
+        call = await self._telling.begin_call(item, params["threadId"])
+        allowed = await self._ask(call, params, {}, forbidden=PLANNING if self._planning else None)
+        await call.finish(item | {"status": "completed" if allowed else "declined"})
         return {"permissions": wanted if allowed else {}, "scope": "turn"}
 
     async def _mcp(self, params: Json) -> Json:
@@ -117,29 +115,21 @@ class Approvals:
 
     async def _question(self, params: Json) -> Json:
         """Pass a question of the model on to the person, who answers by changing the input."""
-        members = ("id", "header", "question", "options")
-        questions = [{name: each.get(name) for name in members} for each in params["questions"]]
+        questions = plain_questions(params["questions"])
         asked = {"questions": questions}
-        use = await self._turn.start_block(
-            "tool_use", tool_use_id=params["itemId"], tool_name="requestUserInput", tool_input=asked
-        )
-        decision = await self._turn.permit(use, "requestUserInput", asked, params["itemId"])
+        item = {"type": "requestUserInput", "id": params["itemId"], "input": asked}
+        call = await self._telling.begin_call(item, params["threadId"])
+        decision = await self._turn.permit(call.use, "requestUserInput", asked, item["id"])
         given = (decision.updated_input or {}).get("answers") if decision.approved else None
         answers = read_answers(questions, given)
         if decision.approved:
-            await use.update("completed")
-        await use.complete(is_error=not decision.approved)
-        result = await self._turn.start_block("tool_result", tool_use_id=params["itemId"])
-        await result.add(answers_text(answers))
-        await result.complete(is_error=not decision.approved)
+            await call.close(answers_text(answers))
+        else:
+            call.denial = decision.reason or "denied"
+            await call.finish(item | {"status": "declined"})
         return {"answers": {name: {"answers": words} for name, words in answers.items()}}
 
     # ── one call ─────────────────────────────────────────────────────────────────────────────
-
-    async def _call(self, item: Item) -> Call:
-        known = self._telling.calls.get(item["id"])
-        # Of sub-agents only the questions are seen.
-        return known or await self._telling.begin_call(item)
 
     async def _ask(
         self, call: Call, params: Json, more: Json, forbidden: str | None = None
@@ -162,23 +152,24 @@ class Approvals:
             return True
         call.denial = decision.reason or "denied"
         if decision.reason:
-            await self._tell_model(decision.reason, item["id"], params)
+            await self._tell_model(message_of(item, decision.reason), params)
         return False
 
-    async def _tell_model(self, reason: str, call_id: str, params: Json) -> None:
+    async def _tell_model(self, message: Json, params: Json) -> None:
         if params.get("turnId") is None:
             return
-        message = {
-            "threadId": params["threadId"],
-            "expectedTurnId": params["turnId"],
-            "clientUserMessageId": f"{DENIED_ID}{call_id}",
-            "input": [{"type": "text", "text": f"{DENIED}{reason}", "text_elements": []}],
-        }
+        message |= {"threadId": params["threadId"], "expectedTurnId": params["turnId"]}
         try:
             await self._server.call("turn/steer", message, timeout=_STEERING)
         except (ServerRefusedError, AgentFailed) as error:
             # The person has the reason all the same.
             await self._turn.tell(Log("debug", f"codex did not take the reason: {error}"))
+
+
+def plain_questions(questions: list[Json]) -> list[Json]:
+    """Leave out of questions what is not for people."""
+    members = ("id", "header", "question", "options")
+    return [{name: each.get(name) for name in members} for each in questions]
 
 
 def read_answers(questions: list[Json], given: Any) -> dict[str, list[str]]:

@@ -1,8 +1,8 @@
 """How Codex is started and what it is told to be: its program, its settings, its modes.
 
 The person's own `~/.codex` stays in force (instructions, skills, settings); what agor must decide
-is laid over it on the command line. Secrets are never there: the key is in the program's own
-environment, and what MCP servers are given goes over standard input with the conversation.
+is laid over it on the command line. Secrets are neither there nor in any environment, which the
+commands that Codex runs could read: they go over its standard input, with the conversation.
 """
 
 from __future__ import annotations
@@ -24,8 +24,6 @@ from agor.protocol.methods import PermissionMode
 
 #: The provider's name in Codex, which a conversation is bound to: it must never change.
 PROVIDER = "agor"
-#: The variable with the key, in the environment of Codex and of nothing that it starts.
-KEY_VARIABLE = "AGOR_PROVIDER_KEY"
 OPENAI = "https://api.openai.com/v1"
 
 #: The package with the program itself, which the one of npm only starts, by kind of machine.
@@ -42,8 +40,6 @@ _OVERRIDES = (
     "features.goals=false",
     # What is typed into a running terminal is asked about by nobody.
     "features.unified_exec_tty=false",
-    # The commands that it runs must not see the key.
-    f'shell_environment_policy.set.{KEY_VARIABLE}=""',
 )
 #: Asks about everything; what is allowed then runs like anything else of this user.
 _ASKING: Mapping[str, Any] = {
@@ -81,7 +77,7 @@ class Settings(msgspec.Struct, frozen=True):
         provider = (
             f'{{name="{PROVIDER}",base_url={json.dumps(self.base_url)},wire_api="responses",'
             # Its own patience would be 25 tries for one question.
-            f'env_key="{KEY_VARIABLE}",request_max_retries=3,stream_max_retries=3}}'
+            "request_max_retries=3,stream_max_retries=3}"
         )
         overrides = (
             *_OVERRIDES,
@@ -91,8 +87,8 @@ class Settings(msgspec.Struct, frozen=True):
         return [str(program), "app-server", *(word for each in overrides for word in ("-c", each))]
 
     def environment(self) -> dict[str, str]:
-        """Make the program's environment: the only place where the key is."""
-        environment = program_environment({KEY_VARIABLE: self.api_key})
+        """Make the program's environment."""
+        environment = program_environment()
         # Where the program of npm would look for the tools that Codex brings along.
         tools = native_program(need_program("codex", "codex")).parents[1] / "codex-path"
         if tools.is_dir():
@@ -100,8 +96,9 @@ class Settings(msgspec.Struct, frozen=True):
         return environment
 
     def conversation(self) -> dict[str, Any]:
-        """Make the settings of a conversation, which may have secrets."""
-        return {
+        """Make the settings of a conversation, which are secret."""
+        key = {f"model_providers.{PROVIDER}.experimental_bearer_token": self.api_key}
+        return key | {
             f"mcp_servers.{name}": _mcp(name, server) for name, server in self.mcp_servers.items()
         }
 

@@ -16,16 +16,7 @@ from agor.protocol.events import BlockKind
 Item = Mapping[str, Any]
 
 #: The items that are tool calls.
-CALLS = frozenset(
-    {
-        "commandExecution",
-        "fileChange",
-        "mcpToolCall",
-        "webSearch",
-        "imageView",
-        "collabAgentToolCall",
-    }
-)
+CALLS = frozenset({"commandExecution", "fileChange", "mcpToolCall", "webSearch", "imageView"})
 #: The items that are text, with the kind of block that they are.
 TEXTS: Mapping[str, BlockKind] = {"agentMessage": "text", "plan": "text", "reasoning": "thinking"}
 #: Shells that a command may be wrapped in and still be called by its own words.
@@ -41,8 +32,8 @@ def tool_name(item: Item) -> str:
     match item["type"]:
         case "mcpToolCall":
             return f"mcp__{item['server']}__{item['tool']}"
-        case "collabAgentToolCall":
-            return str(item["tool"])
+        case "subAgentActivity":
+            return "spawnAgent"
         case kind:
             return str(kind)
 
@@ -61,8 +52,11 @@ def tool_input(item: Item) -> dict[str, Any]:
             return {"query": item.get("query") or ""}
         case "imageView":
             return {"path": item["path"]}
+        case "subAgentActivity":
+            # What it was told is sealed: only models can read it.
+            return {"agent": item["agentPath"]}
         case _:
-            return {"prompt": item.get("prompt") or ""}
+            return dict(item["input"])
 
 
 def is_declined(item: Item) -> bool:
@@ -160,6 +154,11 @@ def from_record(kept: Item) -> Item | None:
             return {**kept, "type": "webSearch"}
         case "ImageView":
             return {**kept, "type": "imageView"}
+        case "SubAgentActivity":
+            agent = {"agentThreadId": kept["agent_thread_id"], "agentPath": kept["agent_path"]}
+            return {"type": "subAgentActivity", "id": kept["id"], "kind": kept["kind"], **agent}
+        case "ContextCompaction":
+            return {"type": "contextCompaction", "id": kept["id"]}
     return None
 
 

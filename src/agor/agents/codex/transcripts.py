@@ -21,11 +21,13 @@ import msgspec
 from msgspec import Raw
 
 from agor.agents.codex.config import codex_home
-from agor.agents.codex.record import Record
+from agor.agents.codex.retelling import retell
 from agor.agents.transcripts import Transcripts
 from agor.errors import NoTranscript
-from agor.protocol.transcripts import Transcript, TranscriptBlock
+from agor.protocol.transcripts import SubagentTranscript, Transcript, TranscriptBlock
 
+#: How a line names a sub-agent; in text of any kind the quotes would be escaped.
+_AGENT = re.compile(rb'"agent_thread_id":"([0-9A-Za-z-]{1,64})"')
 _ID = re.compile(r"\A[0-9A-Za-z-]{1,64}\Z")
 
 
@@ -35,15 +37,14 @@ class CodexTranscripts(Transcripts):
     async def read(self, agent_session_id: str, cwd: str) -> Transcript:
         """Read a record."""
         del cwd  # Codex keeps them by time.
-        path = await asyncio.to_thread(_find, agent_session_id)
-        if path is None:
-            raise NoTranscript(f"codex has no record of the conversation {agent_session_id} here")
-        return Transcript(main=await asyncio.to_thread(_lines, path))
+        return await asyncio.to_thread(_read, agent_session_id)
 
     async def restore(self, agent_session_id: str, cwd: str, transcript: Transcript) -> None:
         """Put a record where Codex finds it."""
         del cwd
         await asyncio.to_thread(_restore, agent_session_id, transcript.main)
+        for agent in transcript.subagents:
+            await asyncio.to_thread(_restore, agent.name, agent.lines)
 
     def paths(self, agent_session_id: str, cwd: str) -> Sequence[Path]:
         """Name the file of a record; the folder of all while there is none."""
@@ -52,7 +53,7 @@ class CodexTranscripts(Transcripts):
 
     def blocks(self, transcript: Transcript) -> list[TranscriptBlock]:
         """Tell a record as blocks."""
-        return Record(transcript.main).blocks()
+        return retell(transcript)
 
 
 def _sessions() -> Path:
@@ -64,6 +65,27 @@ def _find(agent_session_id: str) -> Path | None:
         return None
     found = _sessions().glob(f"*/*/*/rollout-*-{agent_session_id}.jsonl")
     return next(iter(sorted(found, reverse=True)), None)
+
+
+def _read(agent_session_id: str) -> Transcript:
+    path = _find(agent_session_id)
+    if path is None:
+        raise NoTranscript(f"codex has no record of the conversation {agent_session_id} here")
+    main = _lines(path)
+    agents: dict[str, list[Raw]] = {}
+    _read_agents(main, agents)
+    return Transcript(main, [SubagentTranscript(*each) for each in agents.items()])
+
+
+def _read_agents(lines: Sequence[Raw], agents: dict[str, list[Raw]]) -> None:
+    """Add the records of the sub-agents that are begun in these lines, and of theirs."""
+    for name in dict.fromkeys(
+        found[1].decode() for line in lines for found in _AGENT.finditer(line)
+    ):
+        path = _find(name)
+        if name not in agents and path is not None:
+            agents[name] = _lines(path)
+            _read_agents(agents[name], agents)
 
 
 def _lines(path: Path) -> list[Raw]:

@@ -1,0 +1,101 @@
+"""Settings of Codex: the person's own, keys, faults, usage."""
+
+from __future__ import annotations
+
+import asyncio
+
+from agor.protocol.events import Log
+from tests.agents.codex.steps import told_to_model
+from tests.agents.site import PATIENCE, Site
+from tests.agents.subjects.codex import CODEX
+
+#: The settings of somebody who is never asked anything.
+_CARELESS = """
+approval_policy = "never"
+sandbox_mode = "danger-full-access"
+approvals_reviewer = "auto_review"
+model_provider = "other"
+[model_providers.other]
+name = "other"
+base_url = "http://127.0.0.1:1"
+"""
+
+
+async def test_the_persons_own_instructions_and_the_projects_reach_the_model(site: Site):
+    own = site.home / ".codex"
+    own.mkdir()
+    (own / "AGENTS.md").write_text("speak-like-a-pirate")
+    (site.workspace / "AGENTS.md").write_text("use-tabs-here")
+    async with site.connected() as trial:
+        await trial.prompt("hello", [{"text": "Ahoy."}])
+    assert "speak-like-a-pirate" in told_to_model(site)
+    assert "use-tabs-here" in told_to_model(site)
+    assert not (own / "config.toml").exists()
+
+
+async def test_settings_of_the_person_cannot_keep_codex_from_asking(site: Site):
+    own = site.home / ".codex"
+    own.mkdir()
+    (own / "config.toml").write_text(_CARELESS)
+    path = site.workspace / "unasked.txt"
+    async with site.connected() as trial:
+        trial.answer(approved=False)
+        result = await trial.prompt("touch", [CODEX.run(f"touch {path}")], [{"text": "Hm."}])
+        assert (result.status, result.error) == ("completed", None)
+        assert len(trial.side.questions) == 1
+        assert not path.exists()
+
+
+async def test_another_key_is_used_from_the_next_prompt_on(site: Site):
+    async with site.connected() as trial:
+        await trial.prompt("My name is Rosalind.", [{"text": "Pleased."}])
+        trial.side.keys[CODEX.credential] = "sk-another-key-9876"
+        result = await trial.prompt("What is my name?", [{"text": "Rosalind."}])
+        assert result.status == "completed"
+    last = site.model.requests[-1]
+    assert last.headers["authorization"].endswith("9876")
+    assert b"My name is Rosalind." in last.body
+
+
+async def test_a_refused_key_is_not_tried_again(site: Site):
+    async with site.connected() as trial:
+        result = await trial.prompt("hello", [{"error": "bad_key"}])
+        assert result.error is not None
+        assert result.error.code == "bad_api_key"
+        assert "agor credential set OPENAI_API_KEY" in (result.error.hint or "")
+    assert len(site.model.requests) == 1
+
+
+async def test_a_fault_that_is_tried_again_is_told(site: Site):
+    async with site.connected() as trial:
+        await trial.prompt(
+            "hello", [{"text": "I was"}, {"cut": True, "times": 1}], [{"text": "Well."}]
+        )
+        logs = [log.message for log in trial.side.of_kind(trial.tasks[0], Log)]
+        assert any(message.startswith("trying again") for message in logs)
+
+
+async def test_tokens_are_counted_for_each_prompt_alone(site: Site):
+    usage = {"usage": {"input": 100, "output": 20, "cache_read": 30, "cache_write": 0}}
+    async with site.connected() as trial:
+        trial.answer(approved=True)
+        first = await trial.prompt("one", [usage, CODEX.run("echo 1")], [usage, {"text": "1"}])
+        second = await trial.prompt("two", [usage, {"text": "2"}])
+        conversation = trial.resume
+    async with site.connected() as trial:
+        trial.resume = conversation
+        third = await trial.prompt("three", [usage, {"text": "3"}])
+    used = [each.token_usage for each in (first, second, third)]
+    assert [(each.input, each.output, each.cache_read) for each in used] == [
+        (200, 40, 60), (100, 20, 30), (100, 20, 30),
+    ]  # fmt: skip
+
+
+async def test_a_conversation_that_codex_does_not_know_is_not_begun_anew(site: Site):
+    async with site.connected() as trial:
+        trial.resume = "0199a213-81c0-7800-8aa1-bbab2a035a53"
+        result = await trial.prompt("hello", [{"text": "hello"}])
+        assert result.error is not None
+        assert result.error.code == "no_transcript"
+    assert site.model.requests == []
+    await asyncio.wait_for(site.no_process_left(), PATIENCE)
