@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import shlex
 import shutil
 
 import pytest
 
+from agor.agents.acp.command import parse
 from agor.agents.environment import find_program
 from agor.catalogue import CATALOGUE, NpmPackage
 from agor.installing.python_packages import program_of
@@ -26,7 +26,7 @@ def need_agent(name: str) -> None:
 
 def _is_there(name: str) -> bool:
     if name.startswith("acp:"):
-        return find_program(shlex.split(name.removeprefix("acp:"))[0]) is not None
+        return find_program(parse(name).words[0]) is not None
     agent = CATALOGUE[name]
     if isinstance(agent.package, NpmPackage):
         return find_program(agent.program) is not None
