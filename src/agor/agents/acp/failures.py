@@ -31,7 +31,7 @@ _WORDS: tuple[tuple[str, type[ProviderFailed]], ...] = (
     ("API_KEY_INVALID|api key not valid|authentication_(?:error|failed)", BadApiKey),
     ("PERMISSION_DENIED", BadApiKey),
     ("(?:invalid|incorrect).{0,10}api.?key", BadApiKey),
-    ("insufficient_quota|credit balance|billing_error|PerDay", QuotaExhausted),
+    ("insufficient_quota|credit balance|billing_error|PerDay|daily quota", QuotaExhausted),
     ("rate.?limit|RESOURCE_EXHAUSTED|too many requests", RateLimited),
     ("overloaded|UNAVAILABLE", ProviderOverloaded),
     ("prompt is too long|context.?(?:length|window)|input token count", ContextFull),

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+import contextlib
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from agor.agents.acp.agent import AcpAgent
 from agor.agents.acp.calls import Call
@@ -12,9 +15,12 @@ from agor.agents.acp.session import Session
 from agor.agents.environment import find_program, need_program
 from agor.agents.gemini import calls
 from agor.agents.gemini.records import Following, GeminiRecords, make_loadable, replayed_updates
-from agor.agents.gemini.settings import VARIABLE, SettingsFolder
+from agor.agents.gemini.retries import MOST_ATTEMPTS, Attempt, RetryLog
+from agor.agents.gemini.retries import VARIABLE as LOG_VARIABLE
+from agor.agents.gemini.settings import VARIABLE as SETTINGS_VARIABLE
+from agor.agents.gemini.settings import write_settings
 from agor.agents.turn import Turn
-from agor.protocol.events import TokenUsage
+from agor.protocol.events import Log, TokenUsage
 from agor.protocol.methods import AgentInfo
 
 if TYPE_CHECKING:
@@ -23,6 +29,8 @@ if TYPE_CHECKING:
 KEY = "GEMINI_API_KEY"
 #: Seconds that a replay may go on after a conversation was loaded.
 _REPLAY_PATIENCE = 10.0
+#: Failed attempts that wait to be told.
+_MOST_WAITING = 16
 
 
 class GeminiAgent(AcpAgent):
@@ -34,7 +42,10 @@ class GeminiAgent(AcpAgent):
 
     def __init__(self) -> None:
         super().__init__()
-        self._settings: SettingsFolder | None = None
+        #: For what the program reads and writes beside its streams; nothing in it is secret.
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._log: RetryLog | None = None
+        self._attempts: asyncio.Queue[Attempt] = asyncio.Queue(_MOST_WAITING)
         self._following: Following | None = None
 
     @classmethod
@@ -49,10 +60,11 @@ class GeminiAgent(AcpAgent):
         key = await turn.fetch_key(KEY, "GOOGLE_API_KEY")
         program = need_program("gemini", self.name)
         params = turn.params
-        self._settings = self._settings or SettingsFolder()
+        folder = self._own_folder()
         environment = {
             KEY: key.api_key,
-            VARIABLE: self._settings.write(params.tools),
+            SETTINGS_VARIABLE: str(write_settings(folder, params.tools)),
+            LOG_VARIABLE: str(folder / RetryLog.NAME),
             # Without it, it refuses to start in a folder that it was never asked about.
             "GEMINI_CLI_TRUST_WORKSPACE": "true",
             # It would start itself a second time, to have more memory.
@@ -85,9 +97,27 @@ class GeminiAgent(AcpAgent):
         await session.pass_over_until(count, _REPLAY_PATIENCE)
 
     async def prompt(self, session: Session, turn: Turn) -> PromptResponse:
-        """Send the prompt, and follow the record from here on."""
-        self._following = await asyncio.to_thread(Following, session.session_id, session.launch.cwd)
-        return await super().prompt(session, turn)
+        """Send the prompt, and give up where Gemini CLI would go on trying for minutes."""
+        place = (session.session_id, session.launch.cwd)
+        self._following = await asyncio.to_thread(Following, *place)
+        self._attempts = asyncio.Queue(_MOST_WAITING)
+        answer = asyncio.create_task(super().prompt(session, turn))
+        trying = asyncio.create_task(self._watch_attempts(turn, session.launch.credential))
+        try:
+            await asyncio.wait((answer, trying), return_when=asyncio.FIRST_COMPLETED)
+            return answer.result() if answer.done() else trying.result()
+        finally:
+            answer.cancel()
+            trying.cancel()
+
+    async def _watch_attempts(self, turn: Turn, credential: str) -> NoReturn:
+        """Tell of each attempt that failed; after too many, raise why."""
+        while True:
+            attempt = await self._attempts.get()
+            error = attempt.error(credential)
+            if attempt.number >= MOST_ATTEMPTS:
+                raise error
+            await turn.tell(Log("warning", f"{error.message}; Gemini CLI tries again"))
 
     async def complete(self, update: ToolCallUpdate) -> None:
         """Put in what only the record tells: the input, and what the model got."""
@@ -111,11 +141,27 @@ class GeminiAgent(AcpAgent):
         )
 
     async def close(self) -> None:
-        """End the program, and remove its settings."""
+        """End the program, and remove its folder."""
         await super().close()
-        if self._settings is not None:
-            self._settings.remove()
-            self._settings = None
+        if self._log is not None:
+            self._log.close()
+            self._log = None
+        if self._folder is not None:
+            self._folder.cleanup()
+            self._folder = None
+
+    def _own_folder(self) -> Path:
+        if self._folder is None:
+            self._folder = tempfile.TemporaryDirectory(
+                prefix="agor-gemini-", ignore_cleanup_errors=True
+            )
+            self._log = RetryLog(Path(self._folder.name), self._failed)
+        return Path(self._folder.name)
+
+    def _failed(self, attempt: Attempt) -> None:
+        # There are a few of them in a minute; were there more, some would do.
+        with contextlib.suppress(asyncio.QueueFull):
+            self._attempts.put_nowait(attempt)
 
 
 def _count(counts: dict[str, Any], name: str) -> int:

@@ -7,7 +7,6 @@ kept below ours.
 from __future__ import annotations
 
 import hashlib
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,36 +22,18 @@ _OURS: Mapping[str, Any] = {
     "security": {"auth": {"selectedType": "gemini-api-key"}},
     "privacy": {"usageStatisticsEnabled": False},
     "telemetry": {"enabled": False},
-    "general": {
-        "enableAutoUpdate": False,
-        "enableAutoUpdateNotification": False,
-        # It waits longer each time: with four it gives up within a minute.
-        "maxAttempts": 4,
-    },
+    "general": {"enableAutoUpdate": False, "enableAutoUpdateNotification": False},
 }
 
 
-class SettingsFolder:
-    """A folder for the settings of one conversation; nothing in it is secret."""
-
-    def __init__(self) -> None:
-        self._folder = tempfile.TemporaryDirectory(
-            prefix="agor-gemini-", ignore_cleanup_errors=True
-        )
-
-    def write(self, tools: Sequence[str]) -> str:
-        """Write the settings that allow these tools, or all; the same ones have the same name."""
-        ours = {**_OURS, "tools": {"core": list(tools)}} if tools else dict(_OURS)
-        content = msgspec.json.encode(merged(_of_the_system(), ours))
-        name = f"settings-{hashlib.sha256(content).hexdigest()[:16]}.json"
-        path = Path(self._folder.name) / name
-        if not path.exists():
-            path.write_bytes(content)
-        return str(path)
-
-    def remove(self) -> None:
-        """Remove the folder."""
-        self._folder.cleanup()
+def write_settings(folder: Path, tools: Sequence[str]) -> Path:
+    """Write the settings that allow these tools, or all; the same ones have the same name."""
+    ours = {**_OURS, "tools": {"core": list(tools)}} if tools else dict(_OURS)
+    content = msgspec.json.encode(merged(_of_the_system(), ours))
+    path = folder / f"settings-{hashlib.sha256(content).hexdigest()[:16]}.json"
+    if not path.exists():
+        path.write_bytes(content)
+    return path
 
 
 def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
