@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from agor.errors import HandlerFailed
@@ -55,6 +56,14 @@ def told_live(trial: Trial, prompts: list[str]) -> list[TranscriptBlock]:
 
 
 def comparable(site: Site, blocks: list[TranscriptBlock]) -> list[TranscriptBlock]:
+    if not site.subject.keeps_denied_input:
+        denied = {block.tool_use_id for block in blocks if block.is_error}
+        blocks = [
+            msgspec.structs.replace(block, tool_input=None)
+            if block.tool_use_id in denied
+            else block
+            for block in blocks
+        ]
     if site.subject.keeps_thinking:
         return blocks
     return [block for block in blocks if block.kind != "thinking"]

@@ -75,7 +75,7 @@ async def test_a_command_that_was_denied_does_not_run_and_the_reason_is_told(sit
 async def test_what_a_command_prints_is_told_and_reaches_the_model(site: Site):
     async with site.connected() as trial:
         trial.answer(approved=True)
-        script = [site.subject.run("echo it-is-$((40+2))")], [{"text": "I see."}]
+        script = [site.subject.run("printf it-is-%d 42")], [{"text": "I see."}]
         assert (await trial.prompt("run it", *script)).status == "completed"
         assert "it-is-42" in "".join(block.text for block in results(trial))
     assert any(b"it-is-42" in call.body for call in site.model.requests)

@@ -6,6 +6,7 @@ from agor.agents.acp.command import PREFIX, command_agent
 from agor.agents.base import Agent
 from agor.agents.claude.agent import ClaudeAgent
 from agor.agents.codex.agent import CodexAgent
+from agor.agents.gemini.agent import GeminiAgent
 from agor.agents.scripted import ScriptedAgent
 from agor.errors import InvalidParams
 from agor.protocol.methods import AgentInfo
@@ -16,6 +17,7 @@ AGENTS: dict[str, type[Agent]] = {
     for agent in (
         ClaudeAgent,
         CodexAgent,
+        GeminiAgent,
         ScriptedAgent,
     )
 }

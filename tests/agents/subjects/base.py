@@ -37,6 +37,8 @@ class Subject:
     #: Whether the model's thinking is told live, and whether the agent's own record keeps it.
     tells_thinking: bool = True
     keeps_thinking: bool = True
+    #: Whether the agent's own record keeps the input of a call that was denied.
+    keeps_denied_input: bool = True
     #: Whether the model goes on after a tool was denied, and whether it learns the reason.
     goes_on_after_deny: bool = True
     tells_reason: bool = True

@@ -19,7 +19,7 @@ from agor.errors import AgentFailed, ContextFull, NoSuchModel
 from agor.protocol.events import Log, MetadataUpdate, TokenUsage
 
 if TYPE_CHECKING:
-    from acp.schema import PromptResponse
+    from acp.schema import PromptResponse, ToolCallUpdate
 
 #: Seconds for an agent to end its turn once it is told to, before its program is ended.
 _CANCEL_GRACE = 2.0
@@ -52,6 +52,9 @@ class AcpAgent(Agent):
         """Tell what the model is told after a no, if the agent does not tell us."""
         return None
 
+    async def complete(self, update: ToolCallUpdate) -> None:
+        """Put into the last update of a tool call what the agent does not tell."""
+
     def usage(self, response: PromptResponse) -> TokenUsage:
         """Tell how many tokens the turn took."""
         used = response.usage
@@ -63,6 +66,9 @@ class AcpAgent(Agent):
             cache_read=used.cached_read_tokens or 0,
             cache_write=used.cached_write_tokens or 0,
         )
+
+    async def opening(self, launch: Launch, resume: str | None) -> None:
+        """Do what is needed before the program is started."""
 
     async def loaded(self, session: Session) -> None:
         """Do what is needed after an earlier conversation was taken up."""
@@ -86,6 +92,9 @@ class AcpAgent(Agent):
 
     async def close(self) -> None:
         """End the program."""
+        await self._end()
+
+    async def _end(self) -> None:
         session, self._session = self._session, None
         if session is not None:
             await session.close()
@@ -93,13 +102,13 @@ class AcpAgent(Agent):
     async def _fitting(self, launch: Launch, turn: Turn) -> Session:
         session = self._session
         if session is None or session.launch != launch or session.program.exited:
-            await self.close()
+            await self._end()
             resume = turn.params.resume if session is None else session.session_id
+            await self.opening(launch, resume)
             session = self._session = await Session.open(launch, resume)
             if resume is not None:
                 await self.loaded(session)
         turn.agent_session_id = session.session_id
-        session.pass_over_all()
         session.client.writable.clear()
         return session
 
@@ -115,6 +124,8 @@ class AcpAgent(Agent):
                 raise
             except AgentFailed as error:
                 raise NoSuchModel(error.message, hint=error.hint) from error
+        # What was said between two turns, or about these choices, belongs to neither.
+        session.pass_over_all()
         await turn.tell(MetadataUpdate(model=model, agent_session_id=session.session_id))
 
     async def _converse(self, session: Session, turn: Turn) -> None:
@@ -125,6 +136,7 @@ class AcpAgent(Agent):
             said=session.said,
             writable=session.client.writable,
             rejected=self.rejected,
+            complete=self.complete,
         )
         answer = asyncio.create_task(self.prompt(session, turn))
         try:

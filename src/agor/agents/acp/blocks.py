@@ -67,8 +67,9 @@ class Naming(Struct, frozen=True):
     name: Callable[[Call], str] = plain_name
     input: Callable[[Call], dict[str, Any]] = plain_input
     result: Callable[[Call], str] = plain_result
-    #: The text of an agent's thought, from how it tells it.
+    #: What to tell of a piece of thinking or text; nothing, if it is neither.
     thought: Callable[[str], str] = str
+    message: Callable[[str], str] = str
 
 
 class Blocks:
@@ -156,8 +157,9 @@ class Blocks:
         if kind == "user_message" and not self._replayed:
             return
         text = content_text(update.content)
-        if kind == "thinking":
-            text = self._naming.thought(text)
+        if kind != "user_message":
+            naming = self._naming
+            text = naming.thought(text) if kind == "thinking" else naming.message(text)
         if not text:
             return
         parent = _parent(update.field_meta or {})

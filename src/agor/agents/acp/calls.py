@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 _LONGEST_NAME = 200
 #: Characters of a tool's input that are told: an event must stay below the cap of the wire.
 _LARGEST_INPUT = 4 * 1024 * 1024
+ENDED = frozenset(("completed", "failed"))
 #: Kinds of tools that change nothing, whatever their input.
 HARMLESS = frozenset(("read", "search", "fetch", "think"))
 
@@ -49,7 +50,7 @@ class Call:
     @property
     def ended(self) -> bool:
         """Whether the agent said that it is over."""
-        return self.status in ("completed", "failed")
+        return self.status in ENDED
 
     @property
     def paths(self) -> list[str]:

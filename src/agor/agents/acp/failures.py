@@ -28,16 +28,17 @@ if TYPE_CHECKING:
 _AUTH_REQUIRED = -32000
 #: What providers say, in the order of how sure a sign it is.
 _WORDS: tuple[tuple[str, type[ProviderFailed]], ...] = (
-    ("API_KEY_INVALID|api key not valid|authentication_error|PERMISSION_DENIED", BadApiKey),
+    ("API_KEY_INVALID|api key not valid|authentication_(?:error|failed)", BadApiKey),
+    ("PERMISSION_DENIED", BadApiKey),
     ("(?:invalid|incorrect).{0,10}api.?key", BadApiKey),
-    ("insufficient_quota|credit balance|PerDay|exceeded your current quota", QuotaExhausted),
+    ("insufficient_quota|credit balance|billing_error|PerDay|daily quota", QuotaExhausted),
     ("rate.?limit|RESOURCE_EXHAUSTED|too many requests", RateLimited),
     ("overloaded|UNAVAILABLE", ProviderOverloaded),
     ("prompt is too long|context.?(?:length|window)|input token count", ContextFull),
     ("maximum context|maximum number of tokens", ContextFull),
-    ("model.{0,80}not found|no such model|not_found_error", NoSuchModel),
-    ("api_error|server_error|internal server error", ProviderFailed),
+    ("model.{0,80}not.found|no such model|not_found_error", NoSuchModel),
 )
+_OTHERS = "api_error|server_error|internal server error"
 #: A status in words: "API Error: 401 …", "status 429", "got status: UNAVAILABLE … code: 503".
 _STATUS = re.compile(r"(?:error|status|code|http)\W{0,6}(?P<status>[45]\d\d)\b", re.IGNORECASE)
 
@@ -61,7 +62,9 @@ def kind_of(words: str, code: int = 0) -> type[ProviderFailed] | None:
     status = code if 400 <= code < 600 else int(found["status"]) if found else 0
     if status in BY_STATUS:
         return BY_STATUS[status]
-    return ProviderFailed if status >= 500 else None
+    if status >= 500 or re.search(_OTHERS, words, re.IGNORECASE):
+        return ProviderFailed
+    return None
 
 
 def told(error: RequestError) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -28,6 +29,11 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+#: The updates that tell a conversation.
+REPLAYED = frozenset(
+    ("user_message_chunk", "agent_message_chunk", "agent_thought_chunk", "tool_call")
+)  # fmt: skip
+
 #: Seconds for anything that asks no model. A program that `npx` fetches first takes a while.
 _PATIENCE = 90.0
 _LONGEST_ID = 256
@@ -49,6 +55,8 @@ class Session:
         self.about: InitializeResponse
         self.session_id = ""
         self.options: Options
+        #: How many pieces of a conversation were passed over, as a replay has them.
+        self._passed_over = 0
         #: What the conversation has cost before this turn; none if it is not known.
         self.cost: float | None = None
 
@@ -120,6 +128,8 @@ class Session:
         """Leave something out that belongs to no turn of ours."""
         if isinstance(said, Question):
             said.settle(called_off())
+        elif said.update.session_update in REPLAYED:
+            self._passed_over += 1
         elif said.update.session_update == "usage_update" and said.update.cost is not None:
             self.cost = said.update.cost.amount
 
@@ -127,6 +137,15 @@ class Session:
         """Leave out what was said so far."""
         while (said := self.said.next()) is not None:
             self.pass_over(said)
+
+    async def pass_over_until(self, count: int, seconds: float) -> None:
+        """Leave out a replay of so many pieces, for so long at most."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                self.pass_over_all()
+                while self._passed_over < count and not self.program.exited:
+                    await self.said.news()
+                    self.pass_over_all()
 
     async def close(self) -> None:
         """End the program, and all that it started."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from agor.agents.acp.blocks import Add, Blocks, Change, End, Naming, Start, Step
-from agor.agents.acp.calls import Call
+from agor.agents.acp.calls import ENDED, Call
 from agor.agents.acp.permissions import PLANNING, answer, called_off, changes_nothing
 from agor.agents.acp.said import Question, Said
 from agor.agents.turn import Block, Turn
@@ -33,6 +33,7 @@ class Telling:
         said: Said,
         writable: set[str],
         rejected: Callable[[Call], str | None],
+        complete: Callable[[Any], Awaitable[None]],
     ) -> None:
         self._turn = turn
         self._session_id = session_id
@@ -41,6 +42,8 @@ class Telling:
         self._writable = writable
         #: What a known agent tells its model after a no, if it does not tell us.
         self._rejected = rejected
+        #: What a known agent knows of a call that is over, and does not tell.
+        self._complete = complete
         self._blocks = Blocks(naming)
         self._open: dict[str, Block] = {}
         self._names: dict[str, str] = {}
@@ -79,6 +82,8 @@ class Telling:
             if update.cost is not None and update.cost.currency.upper() == "USD":
                 self.cost = update.cost.amount
             return
+        if getattr(update, "status", None) in ENDED:
+            await self._complete(update)
         async with self._order:
             await self._apply(self._blocks.take(update))
 
