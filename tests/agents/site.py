@@ -141,12 +141,12 @@ class Trial:
             "resume": self.resume,
         }
         run = self.side.start(prompt_of(words, *turns), task_id, **(params | more))
-        run.add_done_callback(self._note)
-        return run
+        return asyncio.create_task(self._noted(run), name=task_id)
 
-    def _note(self, run: asyncio.Task[TaskResult]) -> None:
-        if not run.cancelled() and run.exception() is None:
-            self.resume = run.result().agent_session_id or self.resume
+    async def _noted(self, run: asyncio.Task[TaskResult]) -> TaskResult:
+        result = await run
+        self.resume = result.agent_session_id or self.resume
+        return result
 
     def answer(self, *, approved: bool, reason: str | None = None) -> None:
         """Answer every question like this from now on."""
