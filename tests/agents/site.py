@@ -175,6 +175,18 @@ class Trial:
         return "".join(block.text for block in self.blocks(self.tasks[-1]) if block.kind == kind)
 
 
+@contextlib.asynccontextmanager
+async def site_of(subject: Subject) -> AsyncIterator[Site]:
+    """Have a home, a workspace and a scripted model for one agent."""
+    with folder_of_its_own() as folder:
+        async with ModelServer(models=(subject.model, subject.other_model)) as model:
+            site = Site(subject, folder, model)
+            try:
+                yield site
+            finally:
+                site.clean_up()
+
+
 @contextlib.contextmanager
 def folder_of_its_own() -> Iterator[Path]:
     """Make a folder that is in no temporary folder: agents treat what is in there otherwise."""

@@ -14,6 +14,7 @@ from agor.protocol.methods import (
     READ_TRANSCRIPT,
     PrepareSessionParams,
     ReadTranscriptParams,
+    ReadTranscriptResult,
     RequestPermissionParams,
     RequestPermissionResult,
 )
@@ -33,6 +34,15 @@ async def told_by_record(trial: Trial) -> list[TranscriptBlock]:
     answer = await trial.side.peer.call(READ_TRANSCRIPT, params, timeout=PATIENCE)
     assert not answer.more
     return answer.blocks
+
+
+async def lines_of(trial: Trial, **more: Any) -> ReadTranscriptResult:
+    params = ReadTranscriptParams(**which(trial), **more)
+    return await trial.side.peer.call(READ_TRANSCRIPT, params, timeout=PATIENCE)
+
+
+def _has(part: ReadTranscriptResult, words: bytes) -> bool:
+    return any(words in bytes(line) for line in part.transcript.main)
 
 
 def told_live(trial: Trial, prompts: list[str]) -> list[TranscriptBlock]:
@@ -87,8 +97,15 @@ async def test_the_record_of_a_conversation_tells_the_blocks_that_were_told_live
     ]
     async with site.connected() as trial:
         trial.side.decide = decide
-        for words, script in turns:
+        for words, script in turns[:2]:
             assert (await trial.prompt(words, *script)).status == "completed"
+        before = await lines_of(trial)
+        assert (await trial.prompt("at last", *turns[2][1])).status == "completed"
+        # Who has the lines up to there gets those that were added, and no other.
+        added = await lines_of(trial, cursor=before.cursor, wait_ms=30_000)
+        assert _has(before, b"well")
+        assert _has(added, b"four")
+        assert not _has(added, b"well")
         prompts = [prompt_of(words, *script) for words, script in turns]
         live = comparable(site, told_live(trial, prompts))
         recorded = comparable(site, await told_by_record(trial))
@@ -106,8 +123,7 @@ async def test_a_conversation_goes_on_where_only_its_record_was_brought(site: Si
     async with site.connected() as trial:
         await trial.prompt("My name is Rosalind.", [{"text": "Pleased to meet you."}])
         conversation = trial.resume
-        params = ReadTranscriptParams(**which(trial))
-        answer = await trial.side.peer.call(READ_TRANSCRIPT, params, timeout=PATIENCE)
+        answer = await lines_of(trial)
         assert answer.transcript.main
     site.move_home_away()
     async with site.connected() as trial:
@@ -121,20 +137,6 @@ async def test_a_conversation_goes_on_where_only_its_record_was_brought(site: Si
     last = [call for call in site.model.requests if b"What is my name?" in call.body][-1]
     assert b"My name is Rosalind." in last.body
     assert b"Pleased to meet you." in last.body
-
-
-async def test_what_the_agent_says_can_be_read_in_its_record_while_it_goes_on(site: Site):
-    async with site.connected() as trial:
-        await trial.prompt("one", [{"text": "first-words"}])
-        params = ReadTranscriptParams(**which(trial))
-        before = await trial.side.peer.call(READ_TRANSCRIPT, params, timeout=PATIENCE)
-        assert any(b"first-words" in bytes(line) for line in before.transcript.main)
-        await trial.prompt("two", [{"text": "second-words"}])
-        params = ReadTranscriptParams(**which(trial), cursor=before.cursor, wait_ms=30_000)
-        after = await trial.side.peer.call(READ_TRANSCRIPT, params, timeout=PATIENCE)
-        lines = [bytes(line) for line in after.transcript.main]
-        assert any(b"second-words" in line for line in lines)
-        assert not any(b"first-words" in line for line in lines)
 
 
 async def _bring(trial: Trial, transcript: Transcript) -> None:
