@@ -12,6 +12,7 @@ from typing import Protocol
 
 from agor.cli.approval import Approval
 from agor.cli.keyboard import Keyboard
+from agor.cli.questions import questions_of
 from agor.cli.showing import ForPeople, Showing
 from agor.cli.tool_calls import brief, subject_of
 from agor.client import Client
@@ -121,6 +122,9 @@ class ForWantOfAPerson:
             return True
         self.missed = True
         self._showing.aside_note(f"Denied, as there is no terminal to ask at: {what}")
+        if questions_of(asked):
+            self._showing.aside_note("  It is a question for people: --ask-elsewhere")
+            return True
         self._showing.aside_note(f"  To allow it in advance: {self._rule(asked)}")
         self._showing.aside_note("  Or have a --mode decide, or people elsewhere: --ask-elsewhere")
         return True
@@ -144,5 +148,5 @@ async def decide(client: Client, asked: Permission, decision: Decision) -> None:
     """Send an answer."""
     await client.decide(
         asked.permission_id, decision.approved, scope=decision.scope, rule=decision.rule,
-        reason=decision.reason,
+        reason=decision.reason, updated_input=decision.updated_input,
     )  # fmt: skip

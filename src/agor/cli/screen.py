@@ -18,6 +18,7 @@ from rich.spinner import Spinner
 from rich.text import Text
 
 _INDENT = 2
+_TAB = 8
 _PER_SECOND = 10
 #: Lines of the terminal that the lower part leaves to what was before.
 _LEFT = 4
@@ -69,6 +70,9 @@ class Screen:
         self._last = group
         indent = depth * _INDENT
         if self.rendered:
+            if isinstance(what, Text):
+                # Their width is not known before.
+                what.expand_tabs(_TAB)
             # Wrapped: of a bare text the console makes another one, which may be broken.
             self.console.print(Padding(what, (0, 0, 0, indent), expand=False))
         else:
