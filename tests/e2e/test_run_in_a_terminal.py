@@ -13,7 +13,7 @@ import pytest
 from tests.e2e.people_commands import Agor
 from tests.e2e.runs import CHOICES, ask, asked, asks, at_terminal, sessions, tasks, words
 
-LEFT = "You have left; the task"
+LEFT = "You have left, and the task"
 
 
 def test_yes_once_is_for_this_once(agor: Agor, tmp_path: Path):
@@ -127,7 +127,7 @@ def test_an_answer_from_elsewhere_ends_the_question(agor: Agor, tmp_path: Path):
         permission_id = asked(agor, tmp_path)
         assert agor.done("permission", "allow", permission_id[:23]) == "Bash is allowed\n"
         assert run.wait_ended() == 0
-        assert "Bash: approved, and not from here" in run.text
+        assert "Bash was allowed elsewhere." in run.text
         assert "The end." in run.text
 
 

@@ -16,9 +16,14 @@ from agor.cli.questions import questions_of
 from agor.cli.showing import ForPeople, Showing
 from agor.cli.tool_calls import brief, subject_of
 from agor.client import Client
-from agor.errors import AgorError, Conflict
+from agor.errors import AgorError, Conflict, Forbidden
 from agor.protocol.api import Decision, Permission, Session
 
+_ELSEWHERE = {
+    "approved": "allowed elsewhere",
+    "denied": "denied elsewhere",
+    "timed_out": "denied, as nobody answered in time",
+}
 _NOBODY = "nobody is there to ask: the command has no terminal"
 
 
@@ -80,21 +85,23 @@ class AtTheTerminal:
         try:
             await decide(self._client, asked, decision)
         except Conflict:
-            # Somebody was faster; the feed says who.
+            # Somebody was faster; the feed says so.
             self._ours.discard(asked.permission_id)
         except AgorError as error:
             self._ours.discard(asked.permission_id)
             self._showing.note(error.message)
             if error.hint:
                 self._showing.note(error.hint)
-            return False
+            # Who may only look is not asked again.
+            return isinstance(error, Forbidden)
         return True
 
     def note(self, answered: Permission) -> None:
-        """Say what others have answered."""
-        if answered.permission_id not in self._ours and answered.decided_rule is None:
-            how = answered.status.replace("_", " ")
-            self._showing.note(f"{answered.tool_name}: {how}, and not from here")
+        """Say what others have answered, or that nobody did."""
+        self.missed = self.missed or answered.status == "timed_out"
+        by_others = answered.permission_id not in self._ours and answered.decided_rule is None
+        if by_others and answered.status in _ELSEWHERE:
+            self._showing.note(f"{answered.tool_name} was {_ELSEWHERE[answered.status]}.")
 
 
 class ForWantOfAPerson:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from rich.console import RenderableType
 from rich.text import Text
 
-from agor.cli.markdown import Rendered, split
+from agor.cli.markdown import MOST_HELD, Rendered, split
 from agor.cli.printable import printable
 
 #: Characters of an unfinished piece that are worth being rendered each time it grows.
@@ -41,12 +41,16 @@ class Prose(BlockView):
 
     def __init__(self) -> None:
         self._rest = ""
+        #: No look for what is complete before it is so long: each look reads all of it.
+        self._next_look = 0
 
     def add(self, text: str) -> Iterator[RenderableType]:
         """Give whole paragraphs, lists and so on."""
         self._rest += printable(text)
-        if "\n" in text:
+        long = len(self._rest) > MOST_HELD
+        if long or ("\n" in text and len(self._rest) >= self._next_look):
             done, self._rest = split(self._rest)
+            self._next_look = 0 if done else len(self._rest) * 9 // 8
             if done.strip():
                 yield Rendered(done)
 

@@ -203,8 +203,7 @@ class EventView:
         if lines and tool_use_id is not None:
             self._known.add(tool_use_id)
         for line in lines:
-            line.pad_left(4)
-            self._screen.print(line, group="tools", depth=depth)
+            self._screen.print(line, group="tools", depth=depth + 2)
 
     def _update(self, update: BlockUpdate) -> None:
         call = self._calls.get(update.block_id)
