@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.people_commands import Agor
-from tests.e2e.runs import CHOICES, asked, asks, at_terminal, sessions, tasks, words
+from tests.e2e.runs import CHOICES, ask, asked, asks, at_terminal, sessions, tasks, words
 
-LEFT = "You have left; the task"
+LEFT = "You have left, and the task"
 
 
 def test_yes_once_is_for_this_once(agor: Agor, tmp_path: Path):
@@ -42,7 +42,7 @@ def test_yes_for_the_session_is_for_the_same_again_and_for_nothing_else(agor: Ag
     with at_terminal(agor, tmp_path, *words(asks("ls"))) as run:
         run.wait_for(CHOICES)
         run.type("n\n")
-        run.wait_for("Why not?")
+        run.wait_for("no reason) ")
         run.type("\n")
         run.wait_ended()
 
@@ -52,19 +52,20 @@ def test_always_makes_a_rule_after_a_look_at_what_it_would_have_decided(agor: Ag
         run.wait_for(CHOICES)
         run.type("a\n")
         run.wait_for("Enter: exactly git status -s")
+        run.wait_for("Pattern: ")
         run.type("git status*\n")
-        run.wait_for("[w]orkspace")
+        run.wait_for("[e]verywhere: ")
         run.type("w\n")
         run.wait_for("it would have decided 1.")
-        run.wait_for("[y/N]")
+        run.wait_for("[y/N] ")
         run.type("n\n")
         run.wait_for(CHOICES, times=2)
         run.type("a\n")
-        run.wait_for("Enter: exactly", times=2)
+        run.wait_for("Pattern: ", times=2)
         run.type("git status*\n")
-        run.wait_for("[w]orkspace", times=2)
+        run.wait_for("[e]verywhere: ", times=2)
         run.type("w\n")
-        run.wait_for("[y/N]", times=2)
+        run.wait_for("[y/N] ", times=2)
         run.type("y\n")
         assert run.wait_ended() == 0
     (rule,) = [
@@ -81,9 +82,9 @@ def test_a_pattern_that_is_refused_can_be_given_again(agor: Agor, tmp_path: Path
     with at_terminal(agor, tmp_path, *words(asks("ls"))) as run:
         run.wait_for(CHOICES)
         run.type("a\n")
-        run.wait_for("Enter: exactly ls")
+        run.wait_for("Pattern: ")
         run.type("x" * 1001 + "\n")
-        run.wait_for("[w]orkspace")
+        run.wait_for("[e]verywhere: ")
         run.type("e\n")
         run.wait_for(CHOICES, times=2)
         run.type("o\n")
@@ -97,7 +98,7 @@ def test_no_tells_the_agent_why(agor: Agor, tmp_path: Path):
         run.wait_for("n  no; you may tell the agent why")
         run.wait_for(CHOICES, times=2)
         run.type("n\n")
-        run.wait_for("Why not?")
+        run.wait_for("no reason) ")
         run.type("it is precious\n")
         assert run.wait_ended() == 0
         assert "⊘ denied: it is precious" in run.text
@@ -114,7 +115,7 @@ def test_what_was_typed_before_the_question_is_no_answer(agor: Agor, tmp_path: P
         (tmp_path / "go").write_text("\n")
         run.wait_for(CHOICES)
         run.type("n\n")
-        run.wait_for("Why not?")
+        run.wait_for("no reason) ")
         run.type("\n")
         run.wait_ended()
         assert "⊘ denied" in run.text
@@ -126,8 +127,27 @@ def test_an_answer_from_elsewhere_ends_the_question(agor: Agor, tmp_path: Path):
         permission_id = asked(agor, tmp_path)
         assert agor.done("permission", "allow", permission_id[:23]) == "Bash is allowed\n"
         assert run.wait_ended() == 0
-        assert "Bash: approved, and not from here" in run.text
+        assert "Bash was allowed elsewhere." in run.text
         assert "The end." in run.text
+
+
+def test_a_question_of_the_model_is_answered_in_words(agor: Agor, tmp_path: Path):
+    questions = [
+        {"question": "Which colour?", "options": [{"label": "Red"}, {"label": "Blue"}]},
+        {"question": "And why?"},
+    ]
+    tool = {"name": "AskUserQuestion", "input": {"questions": questions}, "ask": True}
+    with at_terminal(agor, tmp_path, *words({"tool": tool})) as run:
+        run.wait_for("2  Blue")
+        run.wait_for("your own words) ")
+        run.type("2\n")
+        run.wait_for("(your answer) ")
+        run.type("it is calm\n")
+        assert run.wait_ended() == 0
+    session_id = sessions(agor, tmp_path)[0]["session_id"]
+    told = ask(agor, f"/sessions/{session_id}/messages")["items"]
+    (used,) = [each["tool_input"] for each in told if each["kind"] == "tool_use"]
+    assert used["answers"] == {"Which colour?": "Blue", "And why?": "it is calm"}
 
 
 def test_ctrl_c_stops_the_task_and_waits_for_it(agor: Agor, tmp_path: Path):

@@ -184,6 +184,12 @@ def test_a_tool_call_is_one_line_with_the_first_lines_of_its_result():
             ["@@ -1 +1 @@", "-y", "+z"],
         ),
         (
+            "fileChange",
+            {"changes": [{"path": "a", "kind": {"type": "add"}, "diff": "new\n"}]},
+            ["+new"],
+        ),
+        ("execute", {"path": "a", "oldText": "y", "newText": "z"}, ["-y", "+z"]),
+        (
             "MultiEdit",
             {"file_path": "a", "edits": [{"old_string": "y", "new_string": "z"}]},
             ["-y", "+z"],
@@ -240,6 +246,26 @@ def test_what_a_sub_agent_does_stands_further_to_the_right():
     )  # fmt: skip
     assert lines == [
         "● Task  look around", "  ● Read  b", "    └ text of b", "", "  found it",
+    ]  # fmt: skip
+
+
+def test_results_that_stand_apart_from_their_calls_say_whose_they_are():
+    lines = shown(
+        call("Read", "u", file_path="a"),
+        call("Grep", "v", pattern="b"),
+        BlockStart("r", "tool_result", tool_use_id="id-u"),
+        BlockDelta("r", 0, "of a"),
+        BlockComplete("r", 1, 4),
+        BlockStart("s", "tool_result", tool_use_id="id-v"),
+        BlockDelta("s", 0, "of b"),
+    )
+    assert lines == ["● Read  a", "● Grep  b", "  └ Read: of a", "  └ of b"]
+
+
+def test_tabs_do_not_cut_a_line_short():
+    result = said("tool_result", "1\timport sys\n2\tprint()\n")
+    assert shown(call("Read", file_path="a"), *result, terminal=True)[1:] == [
+        "  └ 1   import sys", "    2   print()",
     ]  # fmt: skip
 
 

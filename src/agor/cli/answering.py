@@ -12,12 +12,18 @@ from typing import Protocol
 
 from agor.cli.approval import Approval
 from agor.cli.keyboard import Keyboard
+from agor.cli.questions import questions_of
 from agor.cli.showing import ForPeople, Showing
 from agor.cli.tool_calls import brief, subject_of
 from agor.client import Client
-from agor.errors import AgorError, Conflict
+from agor.errors import AgorError, Conflict, Forbidden
 from agor.protocol.api import Decision, Permission, Session
 
+_ELSEWHERE = {
+    "approved": "allowed elsewhere",
+    "denied": "denied elsewhere",
+    "timed_out": "denied, as nobody answered in time",
+}
 _NOBODY = "nobody is there to ask: the command has no terminal"
 
 
@@ -79,21 +85,23 @@ class AtTheTerminal:
         try:
             await decide(self._client, asked, decision)
         except Conflict:
-            # Somebody was faster; the feed says who.
+            # Somebody was faster; the feed says so.
             self._ours.discard(asked.permission_id)
         except AgorError as error:
             self._ours.discard(asked.permission_id)
             self._showing.note(error.message)
             if error.hint:
                 self._showing.note(error.hint)
-            return False
+            # Who may only look is not asked again.
+            return isinstance(error, Forbidden)
         return True
 
     def note(self, answered: Permission) -> None:
-        """Say what others have answered."""
-        if answered.permission_id not in self._ours and answered.decided_rule is None:
-            how = answered.status.replace("_", " ")
-            self._showing.note(f"{answered.tool_name}: {how}, and not from here")
+        """Say what others have answered, or that nobody did."""
+        self.missed = self.missed or answered.status == "timed_out"
+        by_others = answered.permission_id not in self._ours and answered.decided_rule is None
+        if by_others and answered.status in _ELSEWHERE:
+            self._showing.note(f"{answered.tool_name} was {_ELSEWHERE[answered.status]}.")
 
 
 class ForWantOfAPerson:
@@ -121,6 +129,9 @@ class ForWantOfAPerson:
             return True
         self.missed = True
         self._showing.aside_note(f"Denied, as there is no terminal to ask at: {what}")
+        if questions_of(asked):
+            self._showing.aside_note("  It is a question for people: --ask-elsewhere")
+            return True
         self._showing.aside_note(f"  To allow it in advance: {self._rule(asked)}")
         self._showing.aside_note("  Or have a --mode decide, or people elsewhere: --ask-elsewhere")
         return True
@@ -144,5 +155,5 @@ async def decide(client: Client, asked: Permission, decision: Decision) -> None:
     """Send an answer."""
     await client.decide(
         asked.permission_id, decision.approved, scope=decision.scope, rule=decision.rule,
-        reason=decision.reason,
+        reason=decision.reason, updated_input=decision.updated_input,
     )  # fmt: skip

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from agor.cli.keyboard import Keyboard
 from agor.cli.printable import printable
+from agor.cli.questions import answer, questions_of
 from agor.cli.rule_view import print_preview
 from agor.cli.tool_calls import details, subject_of
 from agor.client import Client
@@ -40,6 +41,8 @@ class Approval:
 
     async def ask(self) -> Decision | None:
         """Ask until there is an answer; None if the person leaves it to others."""
+        if questions_of(self._asked):
+            return await answer(self._keyboard, self._asked)
         self._describe()
         while True:
             typed = await self._keyboard.ask(_CHOICES)
@@ -64,7 +67,7 @@ class Approval:
         asked = self._asked
         self._keyboard.console.print()
         self._say(f"May the agent use {asked.tool_name}?", "bold yellow")
-        lines = list(details(asked.tool_name, asked.tool_input))
+        lines = list(details(asked.tool_input))
         for line in lines[:_MOST_LINES]:
             self._say(f"  {line}", "")
         if len(lines) > _MOST_LINES:
@@ -94,7 +97,7 @@ class Approval:
             self._say(
                 f"For which {member}? A * stands for anything; Enter: exactly {pattern}", "dim"
             )
-            typed = await self._keyboard.ask(f"{member}: ")
+            typed = await self._keyboard.ask("Pattern: ")
             if typed is None:
                 return None
             rule = DecisionRule(input={member: typed or pattern})

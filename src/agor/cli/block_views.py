@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from rich.console import RenderableType
 from rich.text import Text
 
-from agor.cli.markdown import Rendered, split
+from agor.cli.markdown import MOST_HELD, Rendered, split
 from agor.cli.printable import printable
 
 #: Characters of an unfinished piece that are worth being rendered each time it grows.
@@ -41,12 +41,16 @@ class Prose(BlockView):
 
     def __init__(self) -> None:
         self._rest = ""
+        #: No look for what is complete before it is so long: each look reads all of it.
+        self._next_look = 0
 
     def add(self, text: str) -> Iterator[RenderableType]:
         """Give whole paragraphs, lists and so on."""
         self._rest += printable(text)
-        if "\n" in text:
+        long = len(self._rest) > MOST_HELD
+        if long or ("\n" in text and len(self._rest) >= self._next_look):
             done, self._rest = split(self._rest)
+            self._next_look = 0 if done else len(self._rest) * 9 // 8
             if done.strip():
                 yield Rendered(done)
 
@@ -102,14 +106,17 @@ class Lines(BlockView):
 class Result(Lines):
     """What a tool gave back: the first lines, and how many more there are."""
 
-    def __init__(self, *, failed: bool = False) -> None:
-        super().__init__("red" if failed else "dim", "  └ ", "tools")
+    def __init__(self, name: str = "") -> None:
+        super().__init__("dim", "  └ ", "tools")
+        self._name = f"{name}: " if name else ""
         self._shown = 0
         self._more = 0
 
     def add(self, text: str) -> Iterator[RenderableType]:
         """Give whole lines, as long as they are few."""
-        yield from self._first(super().add(text))
+        # A result that stands apart from its call says whose it is.
+        name, self._name = self._name, ""
+        yield from self._first(super().add(name + text))
 
     def finish(self) -> Iterator[RenderableType]:
         """Say how much was left out."""
@@ -135,7 +142,7 @@ class Result(Lines):
                 self._more += 1
 
 
-def new_view(kind: str, *, rendered: bool) -> BlockView:
+def new_view(kind: str, *, name: str, rendered: bool) -> BlockView:
     """Choose how a kind of block is shown."""
     match kind:
         case "text":
@@ -143,7 +150,7 @@ def new_view(kind: str, *, rendered: bool) -> BlockView:
         case "thinking":
             return Lines("italic dim", group="thinking")
         case "tool_result":
-            return Result()
+            return Result(name)
         case "user_message":
             return Lines("bold", "> ", "prompt")
         case "error":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 
 from markdown_it import MarkdownIt
@@ -12,11 +13,11 @@ from rich.padding import Padding
 from rich.segment import Segment
 from rich.syntax import Syntax
 
-_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})[^\n]*\n")
+_FENCE = re.compile(r" {0,3}(`{3,}(?=[^`\n]*\n)|~{3,})[^\n]*\n")
 #: Lines of code that are shown before the rest of it is there.
 _MOST_HELD_LINES = 12
 #: Characters of one block that are held back until it is complete.
-_MOST_HELD = 20_000
+MOST_HELD = 20_000
 
 
 class _Code(CodeBlock):
@@ -65,6 +66,7 @@ class Rendered(Markdown):
             yield Segment.line()
 
 
+@functools.cache
 def _parser() -> MarkdownIt:
     # What would be left out when it is shown is plain text here: tags, and links put elsewhere.
     parser = MarkdownIt("commonmark", {"html": False}).enable("strikethrough").enable("table")
@@ -84,24 +86,26 @@ def split(text: str) -> tuple[str, str]:
 
     Code that grows long is cut at a line, and the rest begins like the whole of it.
     """
+    fence = _FENCE.match(text)
+    if fence is not None:
+        return _split_code(text, fence)
+    if len(text) > MOST_HELD:
+        whole, _, unfinished = text.rpartition("\n")
+        return (f"{whole}\n", unfinished) if whole else (text, "")
     starts = [token.map[0] for token in _parser().parse(text) if token.level == 0 and token.map]
-    lines = text.split("\n")
-    done, rest = "", text
-    if len(set(starts)) > 1:
-        rest = "\n".join(lines[starts[-1] :])
-        done = text[: len(text) - len(rest)]
-    fence = _FENCE.match(rest)
-    whole, _, unfinished = rest.rpartition("\n")
-    if fence is not None and _ends(whole, fence[1]):
-        return f"{done}{whole}\n", unfinished
-    if fence is not None and whole.count("\n") > _MOST_HELD_LINES:
-        return f"{done}{whole}\n{fence[1]}\n", fence[0] + unfinished
-    if fence is None and len(rest) > _MOST_HELD:
-        return f"{done}{whole}\n", unfinished
-    return done, rest
+    if len(set(starts)) < 2:
+        return "", text
+    rest = "\n".join(text.split("\n")[starts[-1] :])
+    return text[: len(text) - len(rest)], rest
 
 
-def _ends(code: str, fence: str) -> bool:
-    """Tell whether the last line of a code block ends it."""
-    first, _, last = code.rpartition("\n")
-    return bool(first) and last.strip().startswith(fence) and not last.strip().strip(fence[0])
+def _split_code(text: str, fence: re.Match[str]) -> tuple[str, str]:
+    first, *lines = text.split("\n")
+    for number, line in enumerate(lines[:-1]):
+        if line.strip().startswith(fence[1]) and not line.strip().strip(fence[1][0]):
+            code = "\n".join((first, *lines[: number + 1]))
+            return f"{code}\n", "\n".join(lines[number + 1 :])
+    if len(lines) <= _MOST_HELD_LINES:
+        return "", text
+    whole, _, unfinished = text.rpartition("\n")
+    return f"{whole}\n{fence[1]}\n", fence[0] + unfinished

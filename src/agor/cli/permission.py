@@ -74,9 +74,9 @@ def show(request: Which, as_json: Json = False) -> None:
         return
     console = Console(highlight=False, soft_wrap=True)
     console.print(printable(f"{asked.tool_name}: {asked.status}"), style="bold", markup=False)
-    for line in details(asked.tool_name, asked.tool_input):
+    for line in details(asked.tool_input):
         console.print(printable(f"  {line}"), markup=False)
-    for text in diff_lines(changes_of(asked.tool_name, asked.tool_input), sys.maxsize):
+    for text in diff_lines(changes_of(asked.tool_input), sys.maxsize):
         console.print(text)
 
 

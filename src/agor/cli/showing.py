@@ -110,7 +110,7 @@ class ForPeople:
 
     def changes(self, asked: Permission) -> None:
         """Show what somebody is asked about, if it was not shown already."""
-        self._view.show_changes(asked.tool_name, asked.tool_input, asked.tool_use_id)
+        self._view.show_changes(asked.tool_input, asked.tool_use_id)
 
     @contextlib.contextmanager
     def aside(self) -> Iterator[None]:

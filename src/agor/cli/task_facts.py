@@ -1,8 +1,24 @@
-"""What a task took: time, tokens, cost."""
+"""How a task has ended, and what it took: time, tokens, cost."""
 
 from __future__ import annotations
 
-from agor.protocol.api import TaskState
+from rich.text import Text
+
+from agor.protocol.api import TaskState, TaskStatus
+
+_ENDS: dict[TaskStatus, tuple[str, str]] = {
+    "completed": ("✓", "green"),
+    "failed": ("✗", "red"),
+    "stopped": ("■", "yellow"),
+    "timed_out": ("✗", "red"),
+}
+
+
+def ending(task: TaskState) -> Text:
+    """Tell of a task's end on one line."""
+    sign, style = _ENDS.get(task.status, ("·", ""))
+    words = " · ".join((f"{sign} {task.status.replace('_', ' ')}", *facts_of(task)))
+    return Text(words, f"bold {style}")
 
 
 def facts_of(task: TaskState) -> list[str]:

@@ -15,14 +15,6 @@ from agor.cli.printable import printable
 _LONGEST_LINE = 200
 
 
-class Tool(NamedTuple):
-    """A kind of tool: what it is about, and which members hold a file's old and new text."""
-
-    subject: str
-    old: str | None = None
-    new: str | None = None
-
-
 class Change(NamedTuple):
     """What is done to a file: old text and new text, or a difference that somebody else made."""
 
@@ -32,73 +24,89 @@ class Change(NamedTuple):
     diff: str | None = None
 
 
+#: By tool, the member of its input that says what a call is about.
 TOOLS = {
     # Claude
-    "Bash": Tool("command"),
-    "Edit": Tool("file_path", "old_string", "new_string"),
-    "MultiEdit": Tool("file_path", "old_string", "new_string"),
-    "Write": Tool("file_path", new="content"),
-    "NotebookEdit": Tool("notebook_path", new="new_source"),
-    "Read": Tool("file_path"),
-    "Grep": Tool("pattern"),
-    "Glob": Tool("pattern"),
-    "WebFetch": Tool("url"),
-    "WebSearch": Tool("query"),
-    "Task": Tool("description"),
-    "Agent": Tool("description"),
-    # Codex; its changes are under `changes`
-    "commandExecution": Tool("command"),
-    "fileChange": Tool("changes"),
+    "Bash": "command",
+    "Edit": "file_path",
+    "MultiEdit": "file_path",
+    "Write": "file_path",
+    "NotebookEdit": "notebook_path",
+    "Read": "file_path",
+    "Grep": "pattern",
+    "Glob": "pattern",
+    "WebFetch": "url",
+    "WebSearch": "query",
+    "Task": "description",
+    "Agent": "description",
+    "AskUserQuestion": "questions",
+    "ExitPlanMode": "plan",
+    # Codex
+    "commandExecution": "command",
+    "fileChange": "changes",
+    "webSearch": "query",
+    "requestUserInput": "questions",
     # Gemini
-    "run_shell_command": Tool("command"),
-    "write_file": Tool("file_path", new="content"),
-    "replace": Tool("file_path", "old_string", "new_string"),
-    "read_file": Tool("file_path"),
+    "run_shell_command": "command",
+    "write_file": "file_path",
+    "replace": "file_path",
+    "read_file": "file_path",
     # OpenCode
-    "bash": Tool("command"),
-    "write": Tool("filePath", new="content"),
-    "edit": Tool("filePath", "oldString", "newString"),
-    "read": Tool("filePath"),
-    "grep": Tool("pattern"),
-    "glob": Tool("pattern"),
-    "task": Tool("description"),
+    "bash": "command",
+    "write": "filePath",
+    "edit": "filePath",
+    "read": "filePath",
+    "grep": "pattern",
+    "glob": "pattern",
+    "task": "description",
     # the scripted agent
-    "run": Tool("command"),
+    "run": "command",
 }
-#: For all other tools.
+#: For all other tools, and where the member of the table is not there.
 _TELLING = (
-    "command", "file_path", "filePath", "path", "url", "query", "pattern", "description", "title",
+    "command", "file_path", "filePath", "path", "paths", "url", "query", "pattern", "description",
+    "title", "prompt",
 )  # fmt: skip
+#: How files are changed, whatever tool it is: the members for the path, the old and the new text.
+_EDITS = (
+    ("file_path", "old_string", "new_string"),
+    ("filePath", "oldString", "newString"),
+    ("path", "oldText", "newText"),
+    ("file_path", None, "content"),
+    ("filePath", None, "content"),
+    ("path", None, "content"),
+    ("notebook_path", None, "new_source"),
+)
 #: Under these names an agent tells of several changes at once.
 _LISTS = ("changes", "edits")
 
 
 def subject_of(name: str, tool_input: dict[str, Any]) -> str | None:
     """Tell which member of the input says what the call is about, if one does."""
-    known = TOOLS.get(name)
-    members = _TELLING if known is None else (known.subject, *_TELLING)
+    members = (TOOLS.get(name, ""), *_TELLING)
     return next((member for member in members if tool_input.get(member)), None)
 
 
 def brief(name: str, tool_input: dict[str, Any]) -> str:
     """Put what matters of a call on one line."""
-    changes = list(changes_of(name, tool_input))
     member = subject_of(name, tool_input)
-    if member in _LISTS and changes:
+    if member is None:
+        words = " ".join(map(_words, tool_input.values()))
+    elif member in _LISTS and (changes := list(changes_of(tool_input))):
         words = " ".join(change.path for change in changes)
     else:
-        words = " ".join(map(_words, tool_input.values())) if member is None else _words(
-            tool_input[member]
-        )  # fmt: skip
+        words = _words(tool_input[member])
     first, *rest = printable(words).strip().splitlines() or [""]
     return first[:_LONGEST_LINE] + ("…" if rest or len(first) > _LONGEST_LINE else "")
 
 
-def details(name: str, tool_input: dict[str, Any]) -> Iterator[str]:
+def details(tool_input: dict[str, Any]) -> Iterator[str]:
     """Tell all of a call that `changes_of` does not, line by line: who decides has to see it."""
-    tool = TOOLS.get(name, Tool(""))
-    changed = list(changes_of(name, tool_input))
-    hidden = {tool.old, tool.new, *_LISTS} if changed else set()
+    hidden: set[str | None] = set()
+    if edit := _edit(tool_input):
+        hidden |= set(edit[1:])
+    if any(_listed(tool_input)):
+        hidden |= set(_LISTS)
     for member, value in tool_input.items():
         if member in hidden:
             continue
@@ -107,31 +115,47 @@ def details(name: str, tool_input: dict[str, Any]) -> Iterator[str]:
         yield from (f"  {line}" for line in rest)
 
 
-def changes_of(name: str, tool_input: dict[str, Any]) -> Iterator[Change]:
+def changes_of(tool_input: dict[str, Any]) -> Iterator[Change]:
     """Tell what a call would change in files, as far as its input says so."""
-    tool = TOOLS.get(name)
-    if tool is not None and tool.new is not None and tool.new in tool_input:
-        path, old = tool_input.get(tool.subject), tool_input.get(tool.old or "")
-        yield Change(_words(path), _words(old), _words(tool_input[tool.new]))
-    for member in _LISTS:
-        yield from _listed(tool_input.get(member), tool_input, tool)
+    if edit := _edit(tool_input):
+        path, old, new = edit
+        yield Change(_words(tool_input[path]), _words(tool_input.get(old)), _words(tool_input[new]))
+    yield from _listed(tool_input)
 
 
-def _listed(found: Any, around: dict[str, Any], tool: Tool | None) -> Iterator[Change]:
+def _edit(tool_input: dict[str, Any]) -> tuple[str, str, str] | None:
+    for path, old, new in _EDITS:
+        if path in tool_input and new in tool_input and (old is None or old in tool_input):
+            return path, old or "", new
+    return None
+
+
+def _listed(tool_input: dict[str, Any]) -> Iterator[Change]:
     """Read several changes: a list of them, or one by each path."""
-    if isinstance(found, dict):
-        found = [{"path": path, **change} for path, change in found.items() if _is_object(change)]
-    for each in found if isinstance(found, list) else ():
-        if not _is_object(each):
-            continue
-        path = each.get("path") or (around.get(tool.subject) if tool else None)
-        diff = each.get("diff") or each.get("unified_diff")
-        if diff:
-            yield Change(_words(path), diff=_words(diff))
-        else:
-            old = each.get("old_string") or each.get("oldText")
-            new = each.get("new_string") or each.get("newText") or each.get("content")
-            yield Change(_words(path), _words(old), _words(new))
+    around = next((tool_input[name] for name, *_ in _EDITS if name in tool_input), None)
+    for member in _LISTS:
+        found = tool_input.get(member)
+        if isinstance(found, dict):
+            found = [{"path": path, **each} for path, each in found.items() if _is_object(each)]
+        for each in found if isinstance(found, list) else ():
+            if _is_object(each):
+                yield _change(each, _words(each.get("path") or around))
+
+
+def _change(told: dict[str, Any], path: str) -> Change:
+    diff = told.get("diff") or told.get("unified_diff")
+    kind = told.get("kind") or told.get("type")
+    kind = kind.get("type") if isinstance(kind, dict) else kind
+    if diff and kind in ("add", "delete"):
+        # Of files that come or go all is told, and not as a difference.
+        return Change(path, **{"new" if kind == "add" else "old": _words(diff)})
+    if diff:
+        return Change(path, diff=_words(diff))
+    old, new = (
+        next((told[name] for name in names if name in told), None)
+        for names in (("old_string", "oldText"), ("new_string", "newText", "content"))
+    )
+    return Change(path, _words(old), _words(new))
 
 
 def _is_object(value: Any) -> bool:
@@ -146,4 +170,6 @@ def _words(value: Any) -> str:
         return value
     if isinstance(value, list) and all(isinstance(each, (str, int, float)) for each in value):
         return " ".join(map(str, value))
+    if isinstance(value, list) and all(_is_object(each) and "question" in each for each in value):
+        return " ".join(str(each["question"]) for each in value)
     return json.dumps(value, ensure_ascii=False)

@@ -15,7 +15,7 @@ from agor.cli.block_views import BlockView, new_view
 from agor.cli.diffs import diff_lines
 from agor.cli.printable import printable
 from agor.cli.screen import Screen
-from agor.cli.task_facts import facts_of
+from agor.cli.task_facts import ending
 from agor.cli.tool_calls import brief, changes_of
 from agor.protocol.api import TaskState
 from agor.protocol.events import (
@@ -34,12 +34,6 @@ _DIFF_LINES = 40
 #: How far to the right sub-agents of sub-agents go.
 _DEEPEST = 6
 _MARKS = {"failed": ("✗", "red"), "denied": ("⊘", "yellow")}
-_ENDS = {
-    "completed": ("✓", "green"),
-    "failed": ("✗", "red"),
-    "stopped": ("■", "yellow"),
-    "timed_out": ("✗", "red"),
-}
 
 
 class EventView:
@@ -57,6 +51,9 @@ class EventView:
         #: Calls whose changes were shown, by us or by who asks about them.
         self._known: set[str] = set()
         self._denied: set[str] = set()
+        self._names: dict[str, str] = {}
+        #: The call below whose line a result needs no name.
+        self._last_call: str | None = None
 
     def __enter__(self) -> Self:
         self._screen.resume()
@@ -112,9 +109,7 @@ class EventView:
         # Who stopped it knows why.
         if task.error is not None and task.status != "stopped":
             self._problem(task.error)
-        sign, style = _ENDS.get(task.status, ("·", ""))
-        words = " · ".join((f"{sign} {task.status.replace('_', ' ')}", *facts_of(task)))
-        self._screen.print(Text(words, f"bold {style}"), group="end")
+        self._screen.print(ending(task), group="end")
 
     # ── blocks ───────────────────────────────────────────────────────────────────────────────
 
@@ -128,6 +123,7 @@ class EventView:
             self._calls[start.block_id] = call
             if start.tool_use_id is not None:
                 self._depths[start.tool_use_id] = min(depth + 1, _DEEPEST)
+                self._names[start.tool_use_id] = name
             self._screen.doing = f"using {name}"
             if call.tool_input:
                 self._head(call)
@@ -140,9 +136,14 @@ class EventView:
                 if call.tool_use_id == start.tool_use_id:
                     self._head(call)
             depth = max(0, self._depths.get(start.tool_use_id or "", depth + 1) - 1)
+            known = start.tool_use_id is None or start.tool_use_id == self._last_call
+            name = "" if known else self._names.get(start.tool_use_id or "", "")
         else:
+            name = ""
             self._screen.doing = "thinking" if start.kind == "thinking" else "answering"
-        self._blocks[start.block_id] = new_view(start.kind, rendered=self._screen.rendered)
+        self._blocks[start.block_id] = new_view(
+            start.kind, name=printable(name), rendered=self._screen.rendered
+        )
         self._depths[f"block {start.block_id}"] = depth
 
     def _grow(self, block_id: str, text: str) -> None:
@@ -189,20 +190,20 @@ class EventView:
         line.append(f"  {self._short(brief(call.name, call.tool_input))}", "dim")
         line.no_wrap, line.overflow = True, "ellipsis"
         self._screen.print(line, group="tools", depth=call.depth)
-        self.show_changes(call.name, call.tool_input, call.tool_use_id, depth=call.depth)
+        self._last_call = call.tool_use_id
+        self.show_changes(call.tool_input, call.tool_use_id, depth=call.depth)
 
     def show_changes(
-        self, name: str, tool_input: dict[str, Any], tool_use_id: str | None, *, depth: int = 0
+        self, tool_input: dict[str, Any], tool_use_id: str | None, *, depth: int = 0
     ) -> None:
         """Show what a call would change, unless that was shown already."""
         if tool_use_id is not None and tool_use_id in self._known:
             return
-        lines = diff_lines(changes_of(name, tool_input), _DIFF_LINES)
+        lines = diff_lines(changes_of(tool_input), _DIFF_LINES)
         if lines and tool_use_id is not None:
             self._known.add(tool_use_id)
         for line in lines:
-            line.pad_left(4)
-            self._screen.print(line, group="tools", depth=depth)
+            self._screen.print(line, group="tools", depth=depth + 2)
 
     def _update(self, update: BlockUpdate) -> None:
         call = self._calls.get(update.block_id)

@@ -62,6 +62,9 @@ class Watch:
                 if watching.done():
                     # If it has failed, this says why.
                     watching.result()
+            except AgorError:
+                self._say_goodbye()
+                raise
             finally:
                 await _end(self._question, watching, self._reading, self._stopping)
         if self._left.done():
@@ -163,7 +166,7 @@ class Watch:
 
     def _say_goodbye(self) -> None:
         how = "is being stopped" if self._stopping else "goes on"
-        self._showing.note(f"You have left; the task {how}. Come back to it with:")
+        self._showing.note(f"You have left, and the task {how}. Come back to it with:")
         self._showing.note(f"  agor session attach {self._session.session_id}")
 
 
