@@ -290,6 +290,8 @@ async def test_news_of_a_command_in_the_background_disturb_no_later_prompt(site:
         trial.answer(approved=True)
         assert (await trial.prompt("begin", *script)).status == "completed"
         assert trial.text() == "It runs."
+        told = trial.side.of_kind(trial.tasks[-1], Log)
+        assert any("in the background" in each.message for each in told)
         go.write_text("now\n")
         # Claude takes up the news by itself.
         await site.model.wait_for(3, lambda request: request.path == "/v1/messages")
