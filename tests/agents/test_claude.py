@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -147,7 +148,7 @@ async def test_another_key_takes_effect_with_the_next_prompt(site: Site):
     assert b"My name is Rosalind." in last.body
 
 
-async def test_a_projects_claude_md_counts_and_its_settings_do_not(site: Site):
+async def test_claude_md_counts_and_settings_do_not(site: Site):
     """Whoever may change a file of the repository would decide what runs without a question."""
     ran = site.workspace / "hook-ran"
     settings = {
@@ -160,6 +161,7 @@ async def test_a_projects_claude_md_counts_and_its_settings_do_not(site: Site):
         (folder / ".claude" / "settings.json").write_text(json.dumps(settings))
     (site.workspace / "CLAUDE.md").write_text("Mind the gap.\n@more.md\n")
     (site.workspace / "more.md").write_text("Stand clear of the doors.\n")
+    (site.home / ".claude" / "CLAUDE.md").write_text("Have a nice day.\n")
     path = site.workspace / "never.txt"
     async with site.connected() as trial:
         trial.answer(approved=False, reason="no")
@@ -172,6 +174,7 @@ async def test_a_projects_claude_md_counts_and_its_settings_do_not(site: Site):
     body = site.model.requests[0].body
     assert b"Mind the gap." in body
     assert b"Stand clear of the doors." in body
+    assert b"Have a nice day." in body
 
 
 # ── questions ────────────────────────────────────────────────────────────────────────────────
@@ -339,6 +342,19 @@ async def test_a_conversation_that_is_not_here_is_not_begun_anew_in_silence(site
         assert result.error is not None
         assert (result.status, result.error.code) == ("failed", "no_transcript")
         assert site.processes() == {}
+
+
+async def test_what_was_half_said_when_the_program_died_is_told_as_such(site: Site):
+    async with site.connected() as trial:
+        words = " ".join(["word"] * 600)
+        run = trial.start("say it", [{"pace_ms": 100}, {"text": words}])
+        await trial.side.until(lambda: "word word" in trial.side.text(run.get_name()))
+        for pid in site.programs():
+            os.kill(pid, signal.SIGKILL)
+        assert (await run).status == "failed"
+        (half,) = of_kind(trial, "text")
+        assert words.startswith(half.text)
+        assert (half.complete, half.is_error) == (True, True)
 
 
 # ── faults ───────────────────────────────────────────────────────────────────────────────────

@@ -67,6 +67,10 @@ class ClaudeTurn:
         elif isinstance(message, RateLimitEvent) and message.rate_limit_info.status == "rejected":
             await self._turn.tell(Log("warning", "the account has used up what it may use for now"))
 
+    async def close(self) -> None:
+        """Complete what was left half said."""
+        await self._telling.close()
+
     async def _result(self, result: ResultMessage) -> None:
         await self._telling.close()
         await self._count(result)
