@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -202,6 +203,32 @@ async def test_a_prompt_that_names_its_tools_does_not_even_read_with_another(sit
         assert (use.status, use.reason) == ("denied", "this prompt may use only: Read")
         (result,) = of_kind(trial, "tool_result")
         assert "found" not in result.text
+
+
+@pytest.mark.parametrize(
+    ("name", "tool_input"),
+    [
+        ("EnterWorktree", {"name": "elsewhere"}),
+        ("SendMessage", {"to": "another", "summary": "hello", "message": "hello"}),
+        ("ScheduleWakeup", {"delaySeconds": 60, "reason": "later", "prompt": "go on"}),
+    ],
+)
+async def test_what_is_not_for_an_agent_to_do_is_not_offered(
+    site: Site, name: str, tool_input: dict[str, Any]
+):
+    """None of these would be asked about."""
+    git = ["git", "-c", "user.name=a", "-c", "user.email=a@example.com"]
+    for arguments in (["init", "-q"], ["commit", "-q", "--allow-empty", "-m", "first"]):
+        subprocess.run([*git, *arguments], cwd=site.workspace, check=True)
+    before = set(site.workspace.iterdir())
+    async with site.connected() as trial:
+        await trial.prompt(
+            "try", [{"tool": {"name": name, "input": tool_input}}], [{"text": "Ah."}]
+        )
+        (result,) = of_kind(trial, "tool_result")
+        assert result.is_error
+        assert "No such tool" in result.text
+        assert set(site.workspace.iterdir()) == before
 
 
 async def test_what_the_agent_asks_its_user_is_answered_by_who_decides(site: Site):

@@ -28,8 +28,13 @@ from agor.protocol.mcp import McpServer
 API_KEY, AUTH_TOKEN = "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"
 #: What people call it.
 NAME = "Claude Code"
-#: Tools that make the agent go on by itself at some later time, when nobody listens any more.
-_NOT_OFFERED = ("CronCreate", "CronDelete", "CronList", "ScheduleWakeup")
+#: Tools that nobody is asked about, and that do what is not for an agent to do: go on by itself at
+#: some later time, talk to other sessions of the same Unix user, move to another worktree.
+_NOT_OFFERED = (
+    *("CronCreate", "CronDelete", "CronList", "ScheduleWakeup"),
+    *("ListAgents", "SendMessage"),
+    *("EnterWorktree", "ExitWorktree"),
+)
 _VARIABLES = {
     "CLAUDE_CODE_ENTRYPOINT": "sdk-py",
     # Without it, the first word can take seconds where packets are dropped.
