@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -147,7 +149,7 @@ async def test_another_key_takes_effect_with_the_next_prompt(site: Site):
     assert b"My name is Rosalind." in last.body
 
 
-async def test_a_projects_claude_md_counts_and_its_settings_do_not(site: Site):
+async def test_claude_md_counts_and_settings_do_not(site: Site):
     """Whoever may change a file of the repository would decide what runs without a question."""
     ran = site.workspace / "hook-ran"
     settings = {
@@ -160,6 +162,7 @@ async def test_a_projects_claude_md_counts_and_its_settings_do_not(site: Site):
         (folder / ".claude" / "settings.json").write_text(json.dumps(settings))
     (site.workspace / "CLAUDE.md").write_text("Mind the gap.\n@more.md\n")
     (site.workspace / "more.md").write_text("Stand clear of the doors.\n")
+    (site.home / ".claude" / "CLAUDE.md").write_text("Have a nice day.\n")
     path = site.workspace / "never.txt"
     async with site.connected() as trial:
         trial.answer(approved=False, reason="no")
@@ -172,6 +175,7 @@ async def test_a_projects_claude_md_counts_and_its_settings_do_not(site: Site):
     body = site.model.requests[0].body
     assert b"Mind the gap." in body
     assert b"Stand clear of the doors." in body
+    assert b"Have a nice day." in body
 
 
 # ── questions ────────────────────────────────────────────────────────────────────────────────
@@ -199,6 +203,32 @@ async def test_a_prompt_that_names_its_tools_does_not_even_read_with_another(sit
         assert (use.status, use.reason) == ("denied", "this prompt may use only: Read")
         (result,) = of_kind(trial, "tool_result")
         assert "found" not in result.text
+
+
+@pytest.mark.parametrize(
+    ("name", "tool_input"),
+    [
+        ("EnterWorktree", {"name": "elsewhere"}),
+        ("SendMessage", {"to": "another", "summary": "hello", "message": "hello"}),
+        ("ScheduleWakeup", {"delaySeconds": 60, "reason": "later", "prompt": "go on"}),
+    ],
+)
+async def test_what_is_not_for_an_agent_to_do_is_not_offered(
+    site: Site, name: str, tool_input: dict[str, Any]
+):
+    """None of these would be asked about."""
+    git = ["git", "-c", "user.name=a", "-c", "user.email=a@example.com"]
+    for arguments in (["init", "-q"], ["commit", "-q", "--allow-empty", "-m", "first"]):
+        subprocess.run([*git, *arguments], cwd=site.workspace, check=True)
+    before = set(site.workspace.iterdir())
+    async with site.connected() as trial:
+        await trial.prompt(
+            "try", [{"tool": {"name": name, "input": tool_input}}], [{"text": "Ah."}]
+        )
+        (result,) = of_kind(trial, "tool_result")
+        assert result.is_error
+        assert "No such tool" in result.text
+        assert set(site.workspace.iterdir()) == before
 
 
 async def test_what_the_agent_asks_its_user_is_answered_by_who_decides(site: Site):
@@ -290,6 +320,8 @@ async def test_news_of_a_command_in_the_background_disturb_no_later_prompt(site:
         trial.answer(approved=True)
         assert (await trial.prompt("begin", *script)).status == "completed"
         assert trial.text() == "It runs."
+        told = trial.side.of_kind(trial.tasks[-1], Log)
+        assert any("in the background" in each.message for each in told)
         go.write_text("now\n")
         # Claude takes up the news by itself.
         await site.model.wait_for(3, lambda request: request.path == "/v1/messages")
@@ -337,6 +369,19 @@ async def test_a_conversation_that_is_not_here_is_not_begun_anew_in_silence(site
         assert result.error is not None
         assert (result.status, result.error.code) == ("failed", "no_transcript")
         assert site.processes() == {}
+
+
+async def test_what_was_half_said_when_the_program_died_is_told_as_such(site: Site):
+    async with site.connected() as trial:
+        words = " ".join(["word"] * 600)
+        run = trial.start("say it", [{"pace_ms": 100}, {"text": words}])
+        await trial.side.until(lambda: "word word" in trial.side.text(run.get_name()))
+        for pid in site.programs():
+            os.kill(pid, signal.SIGKILL)
+        assert (await run).status == "failed"
+        (half,) = of_kind(trial, "text")
+        assert words.startswith(half.text)
+        assert (half.complete, half.is_error) == (True, True)
 
 
 # ── faults ───────────────────────────────────────────────────────────────────────────────────

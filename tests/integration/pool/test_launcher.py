@@ -97,6 +97,25 @@ async def test_what_it_starts_shares_no_descriptor_with_anybody(started, folder:
     assert sessions == [each.executor.pid for each in families]
 
 
+async def test_once_it_is_quiet_the_agents_libraries_are_there_for_all_that_follow(
+    started, folder: Path
+):
+    link, _ = started
+    # Who comes before need not wait for them.
+    before = await spawn(link, folder, "before")
+    async with asyncio.timeout(PATIENCE):
+        while b"imported_ahead" not in (folder / "log").read_bytes():
+            await asyncio.sleep(0.05)
+    after = [await spawn(link, folder, name) for name in ("spare", "forked")]
+    for family, there in ((before, False), *((family, True) for family in after)):
+        maps = Path(f"/proc/{family.executor.pid}/maps").read_text()
+        # A part of what claude-agent-sdk needs, and agor does not.
+        assert ("pydantic_core" in maps) == there
+    peer = await unix.connect(folder / "spare.sock", Routes())
+    await peer.call(PING, Nothing(), timeout=PATIENCE)
+    await peer.close()
+
+
 async def test_its_environment_is_a_list_of_what_is_allowed(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from agor.agents.base import Agent
 from agor.agents.claude import installed
-from agor.agents.claude.launch import Launch, Talk
+from agor.agents.claude.launch import API_KEY, AUTH_TOKEN, Launch, Talk
 from agor.agents.claude.transcripts import ClaudeTranscripts
 from agor.agents.modes import NATIVE
 from agor.agents.programs import Program
@@ -20,7 +20,6 @@ from agor.protocol.methods import AgentInfo
 if TYPE_CHECKING:
     from agor.agents.claude.conversation import Conversation
 
-_KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
 #: Needs the SDK, which takes a second to import.
 _HEAVY = "agor.agents.claude.conversation"
 
@@ -54,9 +53,15 @@ class ClaudeAgent(Agent):
     async def run(self, turn: Turn) -> None:
         """Put the prompt to the program that is running, or to one that is started now."""
         # Each time: it is how another key, or none any more, takes effect.
-        key = await turn.fetch_key(*_KEYS)
-        servers = await turn.mcp_servers()
-        launch = Launch(str(installed.need()), turn.params.cwd, key, servers)
+        key = await turn.fetch_key(API_KEY, AUTH_TOKEN)
+        launch = Launch(
+            program=str(installed.need()),
+            cwd=turn.params.cwd,
+            api_key=key.api_key,
+            credential=key.credential_key or API_KEY,
+            base_url=key.base_url,
+            servers=await turn.mcp_servers(),
+        )
         talk = _talk(turn)
         conversation = self._conversation
         if conversation is None or conversation.launch != launch:

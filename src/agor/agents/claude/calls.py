@@ -32,6 +32,10 @@ class Calls:
             self._open[tool_use_id] = call
             self._news.notify_all()
 
+    def has(self, tool_use_id: str) -> bool:
+        """Tell whether a call has begun, and has no result yet."""
+        return tool_use_id in self._open
+
     async def find(self, tool_use_id: str) -> Call | None:
         """Get a call, once it has been told."""
         try:

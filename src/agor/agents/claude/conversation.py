@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from typing import Any, cast
@@ -20,6 +21,8 @@ from agor.agents.turn import Turn
 from agor.errors import AgentEnded, AgentFailed, AgorError
 
 log = structlog.get_logger("agor.agents.claude")
+# What the SDK logs is raised as well, and our log has lines of one form only.
+logging.getLogger("claude_agent_sdk").addHandler(logging.NullHandler())
 
 #: Seconds for Claude to end its tools and its turn once it is interrupted.
 _INTERRUPT = 2.0
@@ -61,6 +64,9 @@ class Conversation:
                 await self._follow(current)
         except asyncio.CancelledError:
             await asyncio.shield(self._interrupt(current))
+            raise
+        except AgorError:
+            await current.close()
             raise
         finally:
             self._permissions.end()

@@ -4,12 +4,16 @@ Which settings count. The `.claude/settings.json` of a project or a user may all
 and set variables such as the address that keys are sent to. Whoever may change files of a
 repository would decide what runs without a question, so none of these files is read
 (`--setting-sources=`). What a project says to the model, its CLAUDE.md, is no such thing: it is
-read because the workspace is named as an additional folder, whose CLAUDE.md counts.
+read because the workspace is named as an additional folder, whose CLAUDE.md counts. A user's own
+CLAUDE.md is added to what the model is told.
 """
 
 from __future__ import annotations
 
+import asyncio
+import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -19,12 +23,18 @@ from agor.agents.environment import program_environment
 from agor.agents.handing import Handed
 from agor.agents.programs import Program
 from agor.protocol.mcp import McpServer
-from agor.protocol.methods import GetApiKeyResult
 
+#: The credentials it can do with.
+API_KEY, AUTH_TOKEN = "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"
 #: What people call it.
 NAME = "Claude Code"
-#: Tools that make the agent go on by itself at some later time, when nobody listens any more.
-_NOT_OFFERED = ("CronCreate", "CronDelete", "CronList", "ScheduleWakeup")
+#: Tools that nobody is asked about, and that do what is not for an agent to do: go on by itself at
+#: some later time, talk to other sessions of the same Unix user, move to another worktree.
+_NOT_OFFERED = (
+    *("CronCreate", "CronDelete", "CronList", "ScheduleWakeup"),
+    *("ListAgents", "SendMessage"),
+    *("EnterWorktree", "ExitWorktree"),
+)
 _VARIABLES = {
     "CLAUDE_CODE_ENTRYPOINT": "sdk-py",
     # Without it, the first word can take seconds where packets are dropped.
@@ -40,17 +50,16 @@ class Launch(Struct, frozen=True):
 
     program: str
     cwd: str
-    key: GetApiKeyResult
+    #: The key, the name it goes by, and where it is sent; not when it expires, which may be later
+    #: each time.
+    api_key: str
+    credential: str
+    base_url: str | None
     servers: dict[str, McpServer]
 
     def __repr__(self) -> str:
         # It holds keys.
         return f"Launch({self.program}, {self.cwd})"
-
-    @property
-    def credential(self) -> str:
-        """The name of the key."""
-        return self.key.credential_key or "ANTHROPIC_API_KEY"
 
     async def start(self, talk: Talk) -> Program:
         """Start the program."""
@@ -63,8 +72,12 @@ class Launch(Struct, frozen=True):
                 name=NAME,
                 descriptors=[each.descriptor for each in secrets.values()],
             )
-            for each in secrets.values():
-                await each.pour()
+            try:
+                for each in secrets.values():
+                    await each.pour()
+            except BaseException:
+                await asyncio.shield(program.stop())
+                raise
         finally:
             for each in secrets.values():
                 each.close()
@@ -73,8 +86,8 @@ class Launch(Struct, frozen=True):
     def _secrets(self) -> dict[str, Handed]:
         """Make what is handed over: the key and the tool servers, which may have keys as well."""
         handed = {}
-        if self.credential != "ANTHROPIC_AUTH_TOKEN":
-            handed["key"] = Handed(self.key.api_key.encode())
+        if self.credential == API_KEY:
+            handed["key"] = Handed(self.api_key.encode())
         if self.servers:
             handed["servers"] = Handed(_mcp_config(self.servers))
         return handed
@@ -85,9 +98,9 @@ class Launch(Struct, frozen=True):
         if "key" in secrets:
             more["CLAUDE_CODE_API_KEY_FILE_DESCRIPTOR"] = str(secrets["key"].descriptor)
         else:
-            more["ANTHROPIC_AUTH_TOKEN"] = self.key.api_key
-        if self.key.base_url is not None:
-            more["ANTHROPIC_BASE_URL"] = self.key.base_url
+            more[AUTH_TOKEN] = self.api_key
+        if self.base_url is not None:
+            more["ANTHROPIC_BASE_URL"] = self.base_url
         return program_environment(more)
 
     def _command(self, talk: Talk, secrets: Mapping[str, Handed]) -> list[str]:
@@ -108,6 +121,8 @@ class Launch(Struct, frozen=True):
             words.append(f"--model={talk.model}")
         if "servers" in secrets:
             words += ["--mcp-config", secrets["servers"].path]
+        if os.access(memory := Path.home() / ".claude" / "CLAUDE.md", os.R_OK):
+            words += ["--append-system-prompt-file", str(memory)]
         return words
 
 

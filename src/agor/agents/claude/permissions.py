@@ -23,7 +23,7 @@ from agor.agents.claude.calls import Call, Calls
 from agor.agents.turn import Turn
 
 #: Tools that change something. A plan has none of them.
-_CHANGING = frozenset({"Bash", "Edit", "MultiEdit", "NotebookEdit", "Write"})
+_CHANGING = frozenset({"Bash", "Edit", "Monitor", "MultiEdit", "NotebookEdit", "Write"})
 _PLAN_ONLY = "plan mode: nothing is changed"
 #: One tool with two names: what the model calls it, and what Claude Code does.
 _OTHER_NAME = {"Agent": "Task", "Task": "Agent"}

@@ -25,6 +25,8 @@ _META = ".meta.json"
 _COMMAND = re.compile(
     r"<command-name>(.*?)</command-name>.*<command-args>(.*?)</command-args>", re.DOTALL
 )
+#: Words in the user's name that are Claude Code's.
+_NOT_THEIRS = ("<", "[Request interrupted by user")
 _PRINTED = re.compile(r"<local-command-(stdout|stderr)>(.*)</local-command-\1>", re.DOTALL)
 
 
@@ -109,15 +111,16 @@ def _blocks_of_line(line: _Line, parent: str | None) -> Iterator[TranscriptBlock
 
 def _said(part: Mapping[str, Any], parent: str | None) -> Iterator[TranscriptBlock]:
     kind = part.get("type")
-    if (kind == "text" or kind == "thinking") and part.get(kind):
-        yield TranscriptBlock(kind=kind, text=part[kind], parent_tool_use_id=parent)
+    if kind == "text" or kind == "thinking":
+        if text := str(part.get(kind) or ""):
+            yield TranscriptBlock(kind=kind, text=text, parent_tool_use_id=parent)
     elif kind == "tool_use":
         yield TranscriptBlock(
             kind="tool_use",
             parent_tool_use_id=parent,
-            tool_use_id=part["id"],
-            tool_name=part["name"],
-            tool_input=part["input"],
+            tool_use_id=part.get("id"),
+            tool_name=part.get("name"),
+            tool_input=part.get("input"),
         )
 
 
@@ -128,7 +131,7 @@ def _from_user(line: _Line, parent: str | None) -> Iterator[TranscriptBlock]:
             yield TranscriptBlock(
                 kind="tool_result",
                 parent_tool_use_id=parent,
-                tool_use_id=part["tool_use_id"],
+                tool_use_id=part.get("tool_use_id"),
                 text=text_of_result(part.get("content")),
                 is_error=bool(part.get("is_error")),
             )
@@ -137,12 +140,14 @@ def _from_user(line: _Line, parent: str | None) -> Iterator[TranscriptBlock]:
     text = "\n".join(prompt)
     if command := _COMMAND.fullmatch(text):
         yield TranscriptBlock(kind="user_message", text=f"{command[1]} {command[2]}".strip())
-    elif prompt and parent is None and _is_prompt(line):
+    elif prompt and parent is None and _is_prompt(line, text):
         yield TranscriptBlock(kind="user_message", text=text)
 
 
-def _is_prompt(line: _Line) -> bool:
-    if line.is_meta or line.is_compact_summary or line.prompt_source in (None, "system"):
+def _is_prompt(line: _Line, text: str) -> bool:
+    if line.is_meta or line.is_compact_summary or line.prompt_source == "system":
+        return False
+    if line.prompt_source is None and text.startswith(_NOT_THEIRS):
         return False
     return line.origin is None or line.origin.get("kind") == "human"
 

@@ -114,6 +114,9 @@ class Telling:
                 await self.say("system", part.text.strip())
 
     async def _call(self, part: ToolUseBlock, parent: str | None) -> None:
+        if self._calls.has(part.id):
+            # Somebody had to decide on it before it got here.
+            return
         block = await self._turn.start_block(
             "tool_use",
             parent_tool_use_id=parent,

@@ -40,6 +40,8 @@ class ClaudeTurn:
         self._telling = Telling(turn, calls)
         self._taken_up = False
         self._results = 0
+        #: Commands and others that run on in the background.
+        self._background = 0
         #: The mode that Claude is in, if it told.
         self.mode: str | None = None
         #: Whether it is to end: then a result that says so is no fault.
@@ -64,6 +66,10 @@ class ClaudeTurn:
             await self._system(message.subtype, message.data)
         elif isinstance(message, RateLimitEvent) and message.rate_limit_info.status == "rejected":
             await self._turn.tell(Log("warning", "the account has used up what it may use for now"))
+
+    async def close(self) -> None:
+        """Complete what was left half said."""
+        await self._telling.close()
 
     async def _result(self, result: ResultMessage) -> None:
         await self._telling.close()
@@ -96,8 +102,10 @@ class ClaudeTurn:
             case "init":
                 await self._init(data)
             case "session_state_changed":
-                idle = data.get("state") == "idle"
-                self.over = self.over or (idle and self._taken_up and self._results > 0)
+                if data.get("state") == "idle" and self._taken_up and self._results > 0:
+                    await self._end()
+            case "background_tasks_changed":
+                self._background = len(data.get("tasks") or [])
             case "api_retry":
                 self.hopeless = fault_of_retry(data, self._credential)
                 await self._turn.tell(Log("warning", retry_in_words(data)))
@@ -105,6 +113,12 @@ class ClaudeTurn:
                 self.mode = data["permissionMode"]
             case "compact_boundary":
                 await self._telling.say("system", COMPACTED)
+
+    async def _end(self) -> None:
+        self.over = True
+        if self._background:
+            words = f"{self._background} in the background: it goes on while Claude's program does"
+            await self._turn.tell(Log("info", words))
 
     async def _init(self, data: Mapping[str, Any]) -> None:
         self.mode = data.get("permissionMode") or self.mode

@@ -185,10 +185,12 @@ class Launcher:
         if self._imported_ahead or not self._connections:
             return
         self._imported_ahead = True
+        began = time.monotonic()
         import_ahead()
         gc.collect()
         gc.freeze()
         self._offspring.dismiss_spares()
+        log.info("imported_ahead", seconds=round(time.monotonic() - began, 3))
 
     def _rehearse(self) -> None:
         """Play what comes next, a start: with a spare, and with a keeper only."""
