@@ -46,6 +46,17 @@ async def test_settings_of_the_person_cannot_keep_codex_from_asking(site: Site):
         assert not path.exists()
 
 
+async def test_the_effort_that_the_person_has_chosen_stays(site: Site):
+    own = site.home / ".codex"
+    own.mkdir()
+    (own / "config.toml").write_text('model_reasoning_effort = "high"\n')
+    async with site.connected() as trial:
+        await trial.prompt("hello", [{"text": "hello"}])
+        await trial.prompt("again", [{"text": "hello"}], permission_mode="plan")
+    efforts = [call.json["reasoning"]["effort"] for call in site.model.requests]
+    assert efforts == ["high", "high"]
+
+
 async def test_another_key_is_used_from_the_next_prompt_on(site: Site):
     async with site.connected() as trial:
         await trial.prompt("My name is Rosalind.", [{"text": "Pleased."}])

@@ -34,6 +34,7 @@ class CodexAgent(Agent):
         self._settings: Settings | None = None
         self._thread_id: str | None = None
         self._model = ""
+        self._effort: str | None = None
         self._subagents: dict[str, str] = {}
 
     @classmethod
@@ -91,6 +92,7 @@ class CodexAgent(Agent):
         else:
             told = await _resume(server, resumed, params)
         self._thread_id, self._model = told["thread"]["id"], told["model"]
+        self._effort = told.get("reasoningEffort")
         return server
 
     async def _turn(self, server: AppServer, turn: Turn, key: str, credential: str) -> None:
@@ -100,26 +102,27 @@ class CodexAgent(Agent):
         telling = Telling(turn, self._thread_id, self._subagents)
         approvals = Approvals(server, turn, telling)
         messages = server.listen()
+        asked = turn.params
         params: Json = {
             "threadId": self._thread_id,
-            "cwd": turn.params.cwd,
+            "cwd": asked.cwd,
             "model": self._model,
-            "input": [{"type": "text", "text": turn.params.prompt, "text_elements": []}],
-            **turn_settings(turn.params.permission_mode, turn.params.tools, self._model),
+            "input": [{"type": "text", "text": asked.prompt, "text_elements": []}],
+            **turn_settings(asked.permission_mode, asked.tools, self._model, self._effort),
         }
         try:
             async with asyncio.TaskGroup() as tasks:
-                asked = [tasks.create_task(server.call("turn/start", params))]
+                waiting = [tasks.create_task(server.call("turn/start", params))]
                 try:
                     while (message := await messages.get()) is not None:
                         if message.id is not None:
-                            asked.append(tasks.create_task(approvals.answer(message)))
+                            waiting.append(tasks.create_task(approvals.answer(message)))
                         elif await self._take(message, turn, telling, key, credential):
                             break
                     else:
                         raise await server.explain_end()
                 finally:
-                    for task in asked:
+                    for task in waiting:
                         task.cancel()
             await telling.end()
         except BaseExceptionGroup as errors:

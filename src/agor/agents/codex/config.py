@@ -73,7 +73,6 @@ class Settings(msgspec.Struct, frozen=True):
 
     def command(self) -> list[str]:
         """Make the command line."""
-        program = native_program(need_program("codex", "codex"))
         provider = (
             f'{{name="{PROVIDER}",base_url={json.dumps(self.base_url)},wire_api="responses",'
             # Its own patience would be 25 tries for one question.
@@ -84,13 +83,17 @@ class Settings(msgspec.Struct, frozen=True):
             f'model_provider="{PROVIDER}"',
             f"model_providers.{PROVIDER}={provider}",
         )
-        return [str(program), "app-server", *(word for each in overrides for word in ("-c", each))]
+        return [
+            str(_program()),
+            "app-server",
+            *(word for each in overrides for word in ("-c", each)),
+        ]
 
     def environment(self) -> dict[str, str]:
         """Make the program's environment."""
         environment = program_environment()
         # Where the program of npm would look for the tools that Codex brings along.
-        tools = native_program(need_program("codex", "codex")).parents[1] / "codex-path"
+        tools = _program().parents[1] / "codex-path"
         if tools.is_dir():
             environment["PATH"] = f"{environment.get('PATH', os.defpath)}:{tools}"
         return environment
@@ -103,12 +106,14 @@ class Settings(msgspec.Struct, frozen=True):
         }
 
 
-def turn_settings(mode: PermissionMode, tools: list[str], model: str) -> dict[str, Any]:
+def turn_settings(
+    mode: PermissionMode, tools: list[str], model: str, effort: str | None
+) -> dict[str, Any]:
     """Tell what a turn may do by itself: it is the prompt's own, not the conversation's."""
     native = NATIVE["codex"][mode]
     # With commands that no prompt allows, even a sandbox must be asked about.
     reading = native == "plan" and (not tools or "commandExecution" in tools)
-    collaboration = {"model": model, "reasoning_effort": None, "developer_instructions": None}
+    collaboration = {"model": model, "reasoning_effort": effort, "developer_instructions": None}
     return {
         **(_READING if reading else _ASKING),
         "approvalsReviewer": "user",
@@ -116,8 +121,9 @@ def turn_settings(mode: PermissionMode, tools: list[str], model: str) -> dict[st
     }
 
 
-def native_program(program: Path) -> Path:
+def _program() -> Path:
     """Find the program that the one of npm starts: without Node it is there sooner."""
+    program = need_program("codex", "codex")
     name, target = _NATIVE.get(platform.machine(), ("", ""))
     package = program.resolve().parents[1]
     native = package.parent / name / "vendor" / target / "bin" / "codex"
