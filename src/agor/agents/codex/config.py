@@ -1,7 +1,7 @@
 """How Codex is started and what it is told to be: its program, its settings, its modes.
 
-The person's own `~/.codex` stays in force (instructions, skills, settings); what agor must decide
-is laid over it on the command line. Secrets are neither there nor in any environment, which the
+The person's own instructions, skills and settings stay in force (see `home`); what agor must decide
+is laid over them on the command line. Secrets are neither there nor in any environment, which the
 commands that Codex runs could read: they go over its standard input, with the conversation.
 """
 
@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 
+from agor.agents.codex.home import prepare_home
 from agor.agents.environment import find_program, need_program, program_environment
 from agor.agents.modes import NATIVE
 from agor.errors import AgentFailed
@@ -36,6 +37,8 @@ _OVERRIDES = (
     "check_for_update_on_startup=false",
     "features.plugins=false",
     "features.apps=false",
+    # One may answer what people should be asked.
+    "features.hooks=false",
     # With a goal it would begin turns by itself, of which no task knows.
     "features.goals=false",
     # What is typed into a running terminal is asked about by nobody.
@@ -91,7 +94,7 @@ class Settings(msgspec.Struct, frozen=True):
 
     def environment(self) -> dict[str, str]:
         """Make the program's environment."""
-        environment = program_environment()
+        environment = program_environment({"CODEX_HOME": str(prepare_home())})
         # Where the program of npm would look for the tools that Codex brings along.
         tools = _program().parents[1] / "codex-path"
         if tools.is_dir():
@@ -140,11 +143,6 @@ def version() -> str | None:
         return str(package["version"])
     except (OSError, msgspec.DecodeError, KeyError, TypeError):
         return None
-
-
-def codex_home() -> Path:
-    """Tell where Codex keeps what it keeps."""
-    return Path.home() / ".codex"
 
 
 def _mcp(name: str, server: McpServer) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from agor.agents.codex.config import codex_home
+from agor.agents.codex.home import codex_home
 from agor.agents.codex.retelling import retell
 from agor.agents.transcripts import Transcripts
 from agor.errors import NoTranscript
