@@ -49,7 +49,8 @@ class CodexAgent(Agent):
         """Work on the prompt."""
         key = await turn.fetch_key(*KEYS)
         credential = key.credential_key or KEYS[0]
-        settings = Settings(key.api_key, key.base_url or OPENAI, await turn.mcp_servers())
+        servers = await turn.mcp_servers()
+        settings = Settings(key.api_key, key.base_url or OPENAI, servers, turn.params.tools)
         try:
             server = await self._ready(settings, turn)
             await self._turn(server, turn, settings.api_key, credential)

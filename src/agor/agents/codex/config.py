@@ -44,6 +44,11 @@ _OVERRIDES = (
     # What is typed into a running terminal is asked about by nobody.
     "features.unified_exec_tty=false",
 )
+#: Tools that Codex does not ask about, with the setting that takes each away.
+_UNASKED: Mapping[str, tuple[str, object]] = {
+    "webSearch": ("web_search", "disabled"),
+    "imageView": ("features.view_image", False),
+}
 #: Asks about everything; what is allowed then runs like anything else of this user.
 _ASKING: Mapping[str, Any] = {
     "approvalPolicy": "untrusted",
@@ -70,6 +75,8 @@ class Settings(msgspec.Struct, frozen=True):
     api_key: str
     base_url: str
     mcp_servers: dict[str, McpServer]
+    #: The only tools that may be used, if there are any.
+    tools: list[str]
 
     def __repr__(self) -> str:
         return f"Settings({self.base_url})"
@@ -103,10 +110,13 @@ class Settings(msgspec.Struct, frozen=True):
 
     def conversation(self) -> dict[str, Any]:
         """Make the settings of a conversation, which are secret."""
-        key = {f"model_providers.{PROVIDER}.experimental_bearer_token": self.api_key}
-        return key | {
+        settings: dict[str, Any] = {
             f"mcp_servers.{name}": _mcp(name, server) for name, server in self.mcp_servers.items()
         }
+        settings[f"model_providers.{PROVIDER}.experimental_bearer_token"] = self.api_key
+        if self.tools:
+            settings |= dict(off for tool, off in _UNASKED.items() if tool not in self.tools)
+        return settings
 
 
 def turn_settings(
