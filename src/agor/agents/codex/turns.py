@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 from agor.agents.codex.app_server import AppServer, Json, Message
@@ -59,15 +61,21 @@ class CodexTurn:
                 raise await self._server.explain_end()
             if message.id is not None:
                 # Somebody may take hours to answer, and others may be asked meanwhile.
-                tasks.append(group.create_task(self._approvals.answer(message)))
-            elif message.params.get("threadId") == self._thread_id:
-                over = await self._take(message) or over
+                tasks.append(group.create_task(self._answer(message)))
             else:
-                await self._telling.take(message)
+                with _understanding(message):
+                    over = await self._take(message) or over
+
+    async def _answer(self, message: Message) -> None:
+        with _understanding(message):
+            await self._approvals.answer(message)
 
     async def _take(self, message: Message) -> bool:
-        """Take what the server tells of the conversation itself; true when the turn is over."""
+        """Take what the server tells; true when the turn is over."""
         params = message.params
+        if params.get("threadId") != self._thread_id:
+            await self._telling.take(message)
+            return False
         match message.method:
             case "turn/started":
                 # Only from here on is there a record that can be resumed.
@@ -101,6 +109,18 @@ class CodexTurn:
 
     async def _warn(self, words: str) -> None:
         await self._turn.tell(Log("warning", words))
+
+
+@contextlib.contextmanager
+def _understanding(message: Message) -> Iterator[None]:
+    """Say it in words if a message is not what it used to be."""
+    try:
+        yield
+    except (KeyError, TypeError, AttributeError) as error:
+        raise AgentFailed(
+            f"codex said {message.method} in a way that agor does not understand: {error!r}",
+            hint="Install the version that agor was tested with: `agor agent install codex`.",
+        ) from error
 
 
 def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
