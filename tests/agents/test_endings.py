@@ -113,6 +113,8 @@ async def test_the_key_is_in_the_environment_of_the_agents_program_at_most(site:
             seen = any(KEY.encode() in _seen_of(pid) for pid in programs)
             assert seen == site.subject.key_in_environment
         assert KEY not in site.executor.log + trial.side.wire_text()
+    # Whoever is still ending puts files away.
+    await site.no_process_left()
     for path in site.folder.rglob("*"):
         if path.is_file() and not path.is_symlink():
             assert KEY.encode() not in path.read_bytes(), path

@@ -179,3 +179,20 @@ def test_all_that_the_model_did_before_a_result_is_one_turn():
 def test_input_may_be_plain_text():
     [item] = document(ask(RESPONSES, {"model": "m", "input": "hi there"}))["output"]
     assert item["content"][0]["text"] == "echo: hi there"
+
+
+def test_tools_that_are_offered_along_the_way_are_tools():
+    body = body_of(RESPONSES, scripted([{"tool": {"name": "write"}}]), stream=False, tools=False)
+    offered = {"type": "namespace", "name": "functions", "tools": [{"name": "write"}]}
+    body["input"].insert(0, {"type": "additional_tools", "role": "developer", "tools": [offered]})
+    (call,) = document(ask(RESPONSES, body))["output"]
+    assert (call["type"], call["name"]) == ("function_call", "write")
+
+
+def test_what_one_agent_tells_another_is_its_prompt():
+    body = body_of(RESPONSES, "hello", stream=False)
+    sealed = {"type": "encrypted_content", "encrypted_content": scripted([{"text": "I do."}])}
+    content = [{"type": "input_text", "text": "Message Type: NEW_TASK"}, sealed]
+    body["input"].append({"type": "agent_message", "author": "/root", "content": content})
+    (message,) = document(ask(RESPONSES, body))["output"]
+    assert message["content"][0]["text"] == "I do."

@@ -6,9 +6,10 @@ import re
 
 from agor.protocol.events import BlockDelta
 from tests.agents.codex.steps import result_text, told_to_model, tool, uses
-from tests.agents.site import KEY, Site
+from tests.agents.site import KEY, Site, prompt_of
 from tests.agents.subjects.codex import CODEX
 from tests.agents.test_endings import until
+from tests.agents.test_records import told_by_record, told_live
 
 
 async def test_what_a_command_prints_is_told_while_it_runs(site: Site):
@@ -32,6 +33,16 @@ async def test_what_a_command_prints_at_once_is_not_lost_when_it_runs_on(site: S
             "run", [CODEX.run("echo early; sleep 1; echo late")], [{"text": "Done."}]
         )
         assert sorted(set(result_text(trial).split()) & {"early", "late"}) == ["early", "late"]
+
+
+async def test_calls_side_by_side_are_told_by_the_record_as_they_were_live(site: Site):
+    both = [{"thinking": "hm"}, {"text": "Two."}, CODEX.run("echo 1"), CODEX.run("sleep 1; echo 2")]
+    turns = (both, [CODEX.write(site.workspace / "a", "a\n")], [{"text": "Done."}])
+    async with site.connected() as trial:
+        trial.answer(approved=True)
+        await trial.prompt("run", *turns)
+        assert [use.tool_name for use in uses(trial)] == ["commandExecution"] * 2 + ["fileChange"]
+        assert await told_by_record(trial) == told_live(trial, [prompt_of("run", *turns)])
 
 
 async def test_a_command_that_fails_says_so(site: Site):

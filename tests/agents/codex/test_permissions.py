@@ -87,6 +87,31 @@ async def test_a_tool_of_an_mcp_server_that_was_denied_is_not_called(site: Site)
         assert await told_by_record(trial) == told_live(trial, [prompt_of("greet", *turns)])
 
 
+async def test_tools_that_are_not_asked_about_are_taken_away_if_a_prompt_does_not_name_them(
+    site: Site,
+):
+    async with site.connected() as trial:
+        await trial.prompt("hello", [{"text": "hello"}])
+        await trial.prompt("hello", [{"text": "hello"}], tools=["fileChange", "imageView"])
+    names = [
+        {each.get("name", each["type"]) for each in call.json["tools"]}
+        for call in site.model.requests
+    ]
+    assert names[0] >= {"view_image", "web_search"}
+    assert "view_image" in names[1]
+    assert "web_search" not in names[1]
+
+
+async def test_who_only_plans_runs_no_command_that_the_prompt_does_not_name(site: Site):
+    async with site.connected() as trial:
+        trial.answer(approved=True)
+        script = [CODEX.run("echo no")], [{"text": "Hm."}]
+        await trial.prompt("plan", *script, permission_mode="plan", tools=["fileChange"])
+        assert trial.side.questions == []
+        (use,) = uses(trial)
+        assert (use.status, use.reason) == ("denied", "this prompt may use only: fileChange")
+
+
 async def test_an_mcp_server_that_does_not_start_is_told_and_the_turn_goes_on(site: Site):
     servers = {"broken": McpServer(command="false")}
     async with site.connected() as trial:

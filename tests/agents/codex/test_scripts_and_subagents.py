@@ -69,5 +69,29 @@ async def test_what_a_sub_agent_does_is_told_under_the_call_that_began_it(site: 
         assert call.headers["authorization"].endswith(KEY[-4:])
 
 
+async def test_a_task_ends_when_its_sub_agents_have(site: Site):
+    work = prompt_of("work", [{"delay_ms": 1500}, {"text": "It is 42."}])
+    turns: tuple[list[Step], ...] = (
+        [_collaborate("spawn_agent", task_name="a", message=work, fork_turns="none")],
+        [{"text": "It is on its way."}],
+    )
+    async with site.connected() as trial:
+        result = await trial.prompt("have it done", *turns, model=SCRIPTING)
+        assert (result.status, result.error) == ("completed", None)
+        (spawned,) = uses(trial)
+        told = [(b.kind, b.text, b.parent_tool_use_id) for b in trial.blocks()]
+        assert told == [
+            ("tool_use", "", None),
+            ("text", "It is on its way.", None),
+            ("text", "It is 42.", spawned.tool_use_id),
+            ("tool_result", "It is 42.", None),
+        ]
+        live = told_live(trial, [prompt_of("have it done", *turns)])
+        assert await told_by_record(trial) == live
+        # A next turn of the agent's own is not begun by the answer.
+        assert (await trial.prompt("well?", [{"text": "42."}])).status == "completed"
+        assert trial.text() == "42."
+
+
 def _collaborate(name: str, **given: object) -> Step:
     return {"tool": {"name": name, "namespace": "collaboration", "input": given}}

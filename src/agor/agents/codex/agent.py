@@ -6,18 +6,17 @@ import asyncio
 from typing import ClassVar
 
 from agor.agents.base import Agent
-from agor.agents.codex.app_server import AppServer, Json, Message, ServerRefusedError
-from agor.agents.codex.approvals import Approvals
+from agor.agents.codex.app_server import AppServer, Json, ServerRefusedError
 from agor.agents.codex.config import OPENAI, PROVIDER, Settings, turn_settings, version
-from agor.agents.codex.faults import fault_of, is_sure
 from agor.agents.codex.telling import Telling
 from agor.agents.codex.transcripts import CodexTranscripts
+from agor.agents.codex.turns import CodexTurn
 from agor.agents.environment import find_program
 from agor.agents.transcripts import Transcripts
 from agor.agents.turn import Turn
 from agor.errors import AgentFailed, NoTranscript
-from agor.protocol.events import Log, MetadataUpdate
-from agor.protocol.methods import AgentInfo
+from agor.protocol.events import MetadataUpdate
+from agor.protocol.methods import AgentInfo, ExecutePromptParams
 
 #: The names that its key may have, the usual one first.
 KEYS = ("OPENAI_API_KEY", "CODEX_API_KEY")
@@ -34,6 +33,7 @@ class CodexAgent(Agent):
         self._settings: Settings | None = None
         self._thread_id: str | None = None
         self._model = ""
+        self._effort: str | None = None
         self._subagents: dict[str, str] = {}
 
     @classmethod
@@ -46,12 +46,16 @@ class CodexAgent(Agent):
 
     async def run(self, turn: Turn) -> None:
         """Work on the prompt."""
+        # Each time: it is how another key, or none any more, takes effect.
         key = await turn.fetch_key(*KEYS)
-        credential = key.credential_key or KEYS[0]
-        settings = Settings(key.api_key, key.base_url or OPENAI, await turn.mcp_servers())
+        servers = await turn.mcp_servers()
+        settings = Settings(key.api_key, key.base_url or OPENAI, servers, turn.params.tools)
         try:
-            server = await self._ready(settings, turn)
-            await self._turn(server, turn, settings.api_key, credential)
+            server, thread_id = await self._ready(settings, turn.params)
+            self._model = turn.params.model or self._model
+            await turn.tell(MetadataUpdate(model=self._model))
+            telling = Telling(turn, thread_id, self._subagents)
+            await CodexTurn(server, thread_id, turn, telling, key).run(self._prompt(turn.params))
         except ServerRefusedError as error:
             raise AgentFailed(f"codex: {error}") from None
         except asyncio.CancelledError:
@@ -66,120 +70,57 @@ class CodexAgent(Agent):
 
     # ── the conversation ─────────────────────────────────────────────────────────────────────
 
-    async def _ready(self, settings: Settings, turn: Turn) -> AppServer:
+    async def _ready(self, settings: Settings, asked: ExecutePromptParams) -> tuple[AppServer, str]:
         """Have a server with these settings that is in the conversation."""
         if self._server is not None and self._settings == settings and not self._server.ended:
-            return self._server
+            assert self._thread_id is not None
+            return self._server, self._thread_id
         await self.close()
         server = self._server = await AppServer.start(
-            settings.command(), cwd=turn.params.cwd, env=settings.environment()
+            settings.command(), cwd=asked.cwd, env=settings.environment()
         )
         self._settings = settings
         # Tool servers are started with the conversation, and may fail before its turn begins.
         server.listen()
-        params = {
-            "cwd": turn.params.cwd,
-            "model": turn.params.model,
+        told = await self._open(server, self._thread_id or asked.resume, asked)
+        thread_id: str = told["thread"]["id"]
+        self._thread_id, self._model = thread_id, told["model"]
+        self._effort = told.get("reasoningEffort")
+        return server, thread_id
+
+    async def _open(
+        self, server: AppServer, resumed: str | None, asked: ExecutePromptParams
+    ) -> Json:
+        """Begin the conversation, or go on with the one there was."""
+        assert self._settings is not None
+        params: Json = {
+            "cwd": asked.cwd,
+            "model": asked.model,
             "modelProvider": PROVIDER,
             "approvalPolicy": "untrusted",
             "approvalsReviewer": "user",
-            "config": settings.conversation(),
+            "config": self._settings.conversation(),
         }
-        resumed = self._thread_id or turn.params.resume
+        told: Json
         if resumed is None:
             told = await server.call("thread/start", params)
-        else:
-            told = await _resume(server, resumed, params)
-        self._thread_id, self._model = told["thread"]["id"], told["model"]
-        return server
-
-    async def _turn(self, server: AppServer, turn: Turn, key: str, credential: str) -> None:
-        assert self._thread_id is not None
-        self._model = turn.params.model or self._model
-        await turn.tell(MetadataUpdate(model=self._model))
-        telling = Telling(turn, self._thread_id, self._subagents)
-        approvals = Approvals(server, turn, telling)
-        messages = server.listen()
-        params: Json = {
-            "threadId": self._thread_id,
-            "cwd": turn.params.cwd,
-            "model": self._model,
-            "input": [{"type": "text", "text": turn.params.prompt, "text_elements": []}],
-            **turn_settings(turn.params.permission_mode, turn.params.tools, self._model),
-        }
+            return told
         try:
-            async with asyncio.TaskGroup() as tasks:
-                asked = [tasks.create_task(server.call("turn/start", params))]
-                try:
-                    while (message := await messages.get()) is not None:
-                        if message.id is not None:
-                            asked.append(tasks.create_task(approvals.answer(message)))
-                        elif await self._take(message, turn, telling, key, credential):
-                            break
-                    else:
-                        raise await server.explain_end()
-                finally:
-                    for task in asked:
-                        task.cancel()
-            await telling.end()
-        except BaseExceptionGroup as errors:
-            raise _first(errors) from None
-        finally:
-            server.ignore()
+            params |= {"threadId": resumed, "excludeTurns": True}
+            told = await server.call("thread/resume", params)
+        except ServerRefusedError as error:
+            raise NoTranscript(
+                f"codex cannot go on with the conversation {resumed}: {error}",
+                hint="Begin another session.",
+            ) from None
+        return told
 
-    async def _take(
-        self, message: Message, turn: Turn, telling: Telling, key: str, credential: str
-    ) -> bool:
-        """Take what the server tells; true when the turn is over."""
-        params = message.params
-        own = params.get("threadId") == self._thread_id
-        match message.method:
-            case "turn/started" | "turn/completed" | "error" | "warning" if not own:
-                pass  # A sub-agent's; what came of it is for the agent that began it.
-            case "turn/started":
-                # Only from here on is there a record that can be resumed.
-                turn.agent_session_id = self._thread_id
-                await turn.tell(MetadataUpdate(agent_session_id=self._thread_id))
-                await telling.take(message)
-            case "error":
-                fault = fault_of(params.get("error"), key, credential)
-                if is_sure(fault):
-                    raise fault
-                if params.get("willRetry"):
-                    await turn.tell(Log("warning", f"trying again: {fault.message}"))
-            case "mcpServer/startupStatus/updated" if params.get("status") == "failed":
-                words = f"the MCP server {params.get('name')} did not start: {params.get('error')}"
-                await turn.tell(Log("warning", words))
-            case "warning":
-                await turn.tell(Log("warning", str(params.get("message"))))
-            case "turn/completed":
-                ended = params["turn"]
-                if ended["status"] == "failed":
-                    raise fault_of(ended.get("error"), key, credential)
-                if ended["status"] != "completed":
-                    raise AgentFailed(f"codex left its turn {ended['status']}")
-                return True
-            case _:
-                await telling.take(message)
-        return False
-
-
-async def _resume(server: AppServer, thread_id: str, params: Json) -> Json:
-    try:
-        told: Json = await server.call(
-            "thread/resume", params | {"threadId": thread_id, "excludeTurns": True}
-        )
-    except ServerRefusedError as error:
-        raise NoTranscript(
-            f"codex cannot go on with the conversation {thread_id}: {error}",
-            hint="Begin another session.",
-        ) from None
-    return told
-
-
-def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
-    """Find the first error of several that came at once."""
-    found: BaseException = errors
-    while isinstance(found, BaseExceptionGroup):
-        found = found.exceptions[0]
-    return found
+    def _prompt(self, asked: ExecutePromptParams) -> Json:
+        """Make the params of a turn."""
+        return {
+            "threadId": self._thread_id,
+            "cwd": asked.cwd,
+            "model": self._model,
+            "input": [{"type": "text", "text": asked.prompt, "text_elements": []}],
+            **turn_settings(asked.permission_mode, asked.tools, self._model, self._effort),
+        }

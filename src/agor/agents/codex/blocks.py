@@ -8,6 +8,8 @@ from agor.agents.turn import Block, Turn
 
 #: What stands in a result before output that Codex kept back while it streamed the rest.
 KEPT_BACK = "\n[printed before that:]\n"
+#: Characters of output that are kept to find out what was not streamed.
+_MOST_COMPARED = 1024 * 1024
 
 
 class Text:
@@ -52,12 +54,15 @@ class Call:
         #: Why it may not happen, once somebody said so.
         self.denial: str | None = None
         self._result: Block | None = None
-        self._streamed = ""
+        self._streamed: list[str] = []
+        self._length = 0
 
     async def output(self, text: str) -> None:
         """Tell what a command prints."""
         if text:
-            self._streamed += text
+            self._length += len(text)
+            if self._length <= _MOST_COMPARED:
+                self._streamed.append(text)
             await (await self._result_block()).add(text)
 
     async def finish(self, item: Item) -> None:
@@ -91,8 +96,9 @@ class Call:
 
     def _untold(self, whole: str) -> str:
         """Find what was not streamed. Codex streams nothing of a command's first moments."""
-        if whole.startswith(self._streamed):
-            return whole[len(self._streamed) :]
-        if whole.endswith(self._streamed):
-            return KEPT_BACK + whole[: -len(self._streamed)]
-        return ""  # Long output is kept without its middle, but was streamed with it.
+        if self._length > _MOST_COMPARED:
+            return ""  # Of long output Codex keeps less than it has streamed.
+        streamed = "".join(self._streamed)
+        if whole.startswith(streamed):
+            return whole[len(streamed) :]
+        return KEPT_BACK + whole[: -len(streamed)] if whole.endswith(streamed) else ""

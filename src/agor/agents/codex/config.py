@@ -1,7 +1,7 @@
 """How Codex is started and what it is told to be: its program, its settings, its modes.
 
-The person's own `~/.codex` stays in force (instructions, skills, settings); what agor must decide
-is laid over it on the command line. Secrets are neither there nor in any environment, which the
+The person's own instructions, skills and settings stay in force (see `home`); what agor must decide
+is laid over them on the command line. Secrets are neither there nor in any environment, which the
 commands that Codex runs could read: they go over its standard input, with the conversation.
 """
 
@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 
+from agor.agents.codex.home import prepare_home
 from agor.agents.environment import find_program, need_program, program_environment
 from agor.agents.modes import NATIVE
 from agor.errors import AgentFailed
@@ -36,11 +37,18 @@ _OVERRIDES = (
     "check_for_update_on_startup=false",
     "features.plugins=false",
     "features.apps=false",
+    # One may answer what people should be asked.
+    "features.hooks=false",
     # With a goal it would begin turns by itself, of which no task knows.
     "features.goals=false",
     # What is typed into a running terminal is asked about by nobody.
     "features.unified_exec_tty=false",
 )
+#: Tools that Codex does not ask about, with the setting that takes each away.
+_UNASKED: Mapping[str, tuple[str, object]] = {
+    "webSearch": ("web_search", "disabled"),
+    "imageView": ("features.view_image", False),
+}
 #: Asks about everything; what is allowed then runs like anything else of this user.
 _ASKING: Mapping[str, Any] = {
     "approvalPolicy": "untrusted",
@@ -67,13 +75,14 @@ class Settings(msgspec.Struct, frozen=True):
     api_key: str
     base_url: str
     mcp_servers: dict[str, McpServer]
+    #: The only tools that may be used, if there are any.
+    tools: list[str]
 
     def __repr__(self) -> str:
         return f"Settings({self.base_url})"
 
     def command(self) -> list[str]:
         """Make the command line."""
-        program = native_program(need_program("codex", "codex"))
         provider = (
             f'{{name="{PROVIDER}",base_url={json.dumps(self.base_url)},wire_api="responses",'
             # Its own patience would be 25 tries for one question.
@@ -84,31 +93,40 @@ class Settings(msgspec.Struct, frozen=True):
             f'model_provider="{PROVIDER}"',
             f"model_providers.{PROVIDER}={provider}",
         )
-        return [str(program), "app-server", *(word for each in overrides for word in ("-c", each))]
+        return [
+            str(_program()),
+            "app-server",
+            *(word for each in overrides for word in ("-c", each)),
+        ]
 
     def environment(self) -> dict[str, str]:
         """Make the program's environment."""
-        environment = program_environment()
+        environment = program_environment({"CODEX_HOME": str(prepare_home())})
         # Where the program of npm would look for the tools that Codex brings along.
-        tools = native_program(need_program("codex", "codex")).parents[1] / "codex-path"
+        tools = _program().parents[1] / "codex-path"
         if tools.is_dir():
             environment["PATH"] = f"{environment.get('PATH', os.defpath)}:{tools}"
         return environment
 
     def conversation(self) -> dict[str, Any]:
         """Make the settings of a conversation, which are secret."""
-        key = {f"model_providers.{PROVIDER}.experimental_bearer_token": self.api_key}
-        return key | {
+        settings: dict[str, Any] = {
             f"mcp_servers.{name}": _mcp(name, server) for name, server in self.mcp_servers.items()
         }
+        settings[f"model_providers.{PROVIDER}.experimental_bearer_token"] = self.api_key
+        if self.tools:
+            settings |= dict(off for tool, off in _UNASKED.items() if tool not in self.tools)
+        return settings
 
 
-def turn_settings(mode: PermissionMode, tools: list[str], model: str) -> dict[str, Any]:
+def turn_settings(
+    mode: PermissionMode, tools: list[str], model: str, effort: str | None
+) -> dict[str, Any]:
     """Tell what a turn may do by itself: it is the prompt's own, not the conversation's."""
     native = NATIVE["codex"][mode]
     # With commands that no prompt allows, even a sandbox must be asked about.
     reading = native == "plan" and (not tools or "commandExecution" in tools)
-    collaboration = {"model": model, "reasoning_effort": None, "developer_instructions": None}
+    collaboration = {"model": model, "reasoning_effort": effort, "developer_instructions": None}
     return {
         **(_READING if reading else _ASKING),
         "approvalsReviewer": "user",
@@ -116,8 +134,9 @@ def turn_settings(mode: PermissionMode, tools: list[str], model: str) -> dict[st
     }
 
 
-def native_program(program: Path) -> Path:
+def _program() -> Path:
     """Find the program that the one of npm starts: without Node it is there sooner."""
+    program = need_program("codex", "codex")
     name, target = _NATIVE.get(platform.machine(), ("", ""))
     package = program.resolve().parents[1]
     native = package.parent / name / "vendor" / target / "bin" / "codex"
@@ -134,11 +153,6 @@ def version() -> str | None:
         return str(package["version"])
     except (OSError, msgspec.DecodeError, KeyError, TypeError):
         return None
-
-
-def codex_home() -> Path:
-    """Tell where Codex keeps what it keeps."""
-    return Path.home() / ".codex"
 
 
 def _mcp(name: str, server: McpServer) -> dict[str, Any]:

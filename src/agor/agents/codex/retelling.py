@@ -38,7 +38,7 @@ def _spawned(agent: Spawned, inside: list[Placed], parent: str | None) -> list[P
     ended = agent.ended
     words = [
         each for each in inside
-        if each.block.kind == "text" and ended is not None and each.place.moment <= ended.moment
+        if each.block.kind == "text" and each.place.moment <= (ended or _LAST).moment
     ]  # fmt: skip
     last = max(words, key=lambda each: each.place).block.text if words else ""
     call_id = agent.item["id"]

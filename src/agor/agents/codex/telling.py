@@ -13,7 +13,7 @@ from agor.agents.codex.items import Item
 from agor.agents.turn import Turn
 from agor.protocol.events import MetadataUpdate, TokenUsage
 
-#: Said of what runs on when its turn is over.
+#: Said of a command that runs on when its turn is over.
 STILL_RUNNING = "still running in the background"
 SUMMED_UP = "The conversation was summed up to make room."
 
@@ -30,8 +30,14 @@ class Telling:
         self._texts: dict[str, Text] = {}
         self.calls: dict[str, Call] = {}
         self._agents: dict[str, Call] = {}
+        self._idle: set[str] = set()
         self._last_words: dict[str, str] = {}
         self._totals: dict[str, Json] = {}
+
+    @property
+    def waiting(self) -> bool:
+        """Whether a sub-agent that this turn began is still at work."""
+        return not self._agents.keys() <= self._idle
 
     async def take(self, message: Message) -> None:
         """Tell what a message says, if it says something of this conversation."""
@@ -44,15 +50,9 @@ class Telling:
         match message.method:
             case "turn/started":
                 self._begun = True
-            case "item/agentMessage/delta" | "item/plan/delta" | "item/reasoning/summaryTextDelta":
-                if text := self._texts.get(params["itemId"]):
-                    await text.add(params["delta"])
-            case "item/reasoning/summaryPartAdded":
-                if text := self._texts.get(params["itemId"]):
-                    await text.part()
-            case "item/commandExecution/outputDelta":
-                if call := self.calls.get(params["itemId"]):
-                    await call.output(params["delta"])
+                self._idle.discard(thread)
+            case "turn/completed":
+                self._idle.add(thread)
             case "item/started":
                 await self._begin(params["item"], thread)
             case "item/completed":
@@ -60,6 +60,8 @@ class Telling:
             case "thread/tokenUsage/updated" if self._begun:
                 # Before, it is what was used up to the moment of resuming.
                 await self._count(params["tokenUsage"], thread)
+            case method if "itemId" in params:
+                await self._grow(method, params)
 
     async def begin_call(self, item: Item, thread: str) -> Call:
         """Begin a tool call."""
@@ -84,8 +86,21 @@ class Telling:
         """Complete what is open when the turn is over."""
         for text in self._texts.values():
             await text.finish(None)
-        for call in (*self.calls.values(), *self._agents.values()):
+        for call in self.calls.values():
             await call.close(reason=STILL_RUNNING)
+        for agent, call in self._agents.items():
+            await call.close(self._last_words.get(agent, ""))
+
+    async def _grow(self, method: str, params: Json) -> None:
+        text, call = self._texts.get(params["itemId"]), self.calls.get(params["itemId"])
+        match method:
+            case "item/agentMessage/delta" | "item/plan/delta" | "item/reasoning/summaryTextDelta":
+                if text is not None:
+                    await text.add(params["delta"])
+            case "item/reasoning/summaryPartAdded" if text is not None:
+                await text.part()
+            case "item/commandExecution/outputDelta" if call is not None:
+                await call.output(params["delta"])
 
     # ── items ────────────────────────────────────────────────────────────────────────────────
 

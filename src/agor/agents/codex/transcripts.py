@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from agor.agents.codex.config import codex_home
+from agor.agents.codex.home import codex_home
 from agor.agents.codex.retelling import retell
 from agor.agents.transcripts import Transcripts
 from agor.errors import NoTranscript
@@ -53,7 +53,13 @@ class CodexTranscripts(Transcripts):
 
     def blocks(self, transcript: Transcript) -> list[TranscriptBlock]:
         """Tell a record as blocks."""
-        return retell(transcript)
+        try:
+            return retell(transcript)
+        except (KeyError, TypeError, AttributeError, ValueError, msgspec.DecodeError) as error:
+            raise NoTranscript(
+                f"codex's record of the conversation is not understood: {error!r}",
+                hint="Install the version that agor was tested with: `agor agent install codex`.",
+            ) from error
 
 
 def _sessions() -> Path:
