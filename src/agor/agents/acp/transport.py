@@ -70,7 +70,7 @@ class Transport:
             if message is None:
                 self._count_unreadable(line)
             elif message.get("method") == _UPDATE:
-                await self._take_update(line, message)
+                await self._take_update(message)
             elif "method" not in message or "id" in message:
                 await self._take_turn(message)
                 return message
@@ -93,15 +93,15 @@ class Transport:
             return None
         return line
 
-    async def _take_update(self, line: bytes, message: dict[str, Any]) -> None:
+    async def _take_update(self, message: dict[str, Any]) -> None:
         from acp.schema import SessionNotification
         from pydantic import ValidationError
 
         try:
             update = SessionNotification.model_validate(message.get("params"))
         except (ValidationError, RecursionError):
-            # A kind of update that is newer than we are, most likely.
-            self._count_unreadable(line)
+            # Most likely of a kind that is newer than we are.
+            log.debug("acp_update_passed_over")
             return
         await self.said.put(update)
 

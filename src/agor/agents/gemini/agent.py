@@ -8,6 +8,8 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+import msgspec
+
 from agor.agents.acp.agent import AcpAgent
 from agor.agents.acp.calls import Call
 from agor.agents.acp.launch import Launch
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from acp.schema import PromptResponse, ToolCallUpdate
 
 KEY = "GEMINI_API_KEY"
+_GOOGLE = "https://generativelanguage.googleapis.com"
 #: Seconds that a replay may go on after a conversation was loaded.
 _REPLAY_PATIENCE = 10.0
 #: Failed attempts that wait to be told.
@@ -51,9 +54,11 @@ class GeminiAgent(AcpAgent):
     @classmethod
     def describe(cls) -> AgentInfo:
         """Tell whether its program is here."""
-        if find_program("gemini") is None:
-            return AgentInfo(name=cls.name, available=False, why_not="no program 'gemini' here")
-        return AgentInfo(name=cls.name, available=True)
+        program = find_program("gemini")
+        if program is None:
+            why_not = "no program 'gemini' here: `agor agent install gemini`"
+            return AgentInfo(name=cls.name, available=False, why_not=why_not)
+        return AgentInfo(name=cls.name, available=True, version=_version(program))
 
     async def launch(self, turn: Turn) -> Launch:
         """Start it with the key, the model and settings of this turn."""
@@ -70,9 +75,9 @@ class GeminiAgent(AcpAgent):
             # It would start itself a second time, to have more memory.
             "GEMINI_CLI_NO_RELAUNCH": "true",
             "NO_BROWSER": "true",
+            # Set in any case: a repository's .env must not say where the key is sent.
+            "GOOGLE_GEMINI_BASE_URL": key.base_url or _GOOGLE,
         }
-        if key.base_url:
-            environment["GOOGLE_GEMINI_BASE_URL"] = key.base_url
         model = () if params.model is None else ("-m", params.model)
         return Launch(
             name="Gemini CLI",
@@ -167,3 +172,12 @@ class GeminiAgent(AcpAgent):
 def _count(counts: dict[str, Any], name: str) -> int:
     value = counts.get(name)
     return value if isinstance(value, int) and 0 <= value < 2**53 else 0
+
+
+def _version(program: Path) -> str | None:
+    """Read the version of the program, if it was installed with npm."""
+    try:
+        package = msgspec.json.decode((program.resolve().parents[1] / "package.json").read_bytes())
+        return str(package["version"])
+    except (OSError, msgspec.DecodeError, KeyError, TypeError):
+        return None

@@ -19,7 +19,15 @@ from agor.protocol.validation import UNREADABLE
 VARIABLE = "GEMINI_CLI_SYSTEM_SETTINGS_PATH"
 _OF_THE_SYSTEM = Path("/etc/gemini-cli/settings.json")
 _OURS: Mapping[str, Any] = {
-    "security": {"auth": {"selectedType": "gemini-api-key"}},
+    "security": {
+        "auth": {"selectedType": "gemini-api-key"},
+        "disableYoloMode": True,
+        "enablePermanentToolApproval": False,
+    },
+    # A repository may bring settings along: none of them lets a tool run unasked.
+    "tools": {"allowed": []},
+    "mcp": {"allowed": [], "autoAllowInHeadless": False},
+    "hooksConfig": {"enabled": False},
     "privacy": {"usageStatisticsEnabled": False},
     "telemetry": {"enabled": False},
     "general": {"enableAutoUpdate": False, "enableAutoUpdateNotification": False},
@@ -28,7 +36,7 @@ _OURS: Mapping[str, Any] = {
 
 def write_settings(folder: Path, tools: Sequence[str]) -> Path:
     """Write the settings that allow these tools, or all; the same ones have the same name."""
-    ours = {**_OURS, "tools": {"core": list(tools)}} if tools else dict(_OURS)
+    ours = merged(_OURS, {"tools": {"core": list(tools)}} if tools else {})
     content = msgspec.json.encode(merged(_of_the_system(), ours))
     path = folder / f"settings-{hashlib.sha256(content).hexdigest()[:16]}.json"
     if not path.exists():
