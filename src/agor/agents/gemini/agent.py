@@ -16,11 +16,11 @@ from agor.agents.acp.launch import Launch
 from agor.agents.acp.session import Session
 from agor.agents.environment import find_program, need_program
 from agor.agents.gemini import calls
+from agor.agents.gemini.home import VARIABLE as HOME_VARIABLE
+from agor.agents.gemini.home import brought_along, make_home, write_policy
 from agor.agents.gemini.records import Following, GeminiRecords, make_loadable, replayed_updates
 from agor.agents.gemini.retries import MOST_ATTEMPTS, Attempt, RetryLog
 from agor.agents.gemini.retries import VARIABLE as LOG_VARIABLE
-from agor.agents.gemini.settings import VARIABLE as SETTINGS_VARIABLE
-from agor.agents.gemini.settings import write_settings
 from agor.agents.turn import Turn
 from agor.protocol.events import Log, TokenUsage
 from agor.protocol.methods import AgentInfo
@@ -68,7 +68,7 @@ class GeminiAgent(AcpAgent):
         folder = self._own_folder()
         environment = {
             KEY: key.api_key,
-            SETTINGS_VARIABLE: str(write_settings(folder, params.tools)),
+            HOME_VARIABLE: str(make_home(folder, params.tools)),
             LOG_VARIABLE: str(folder / RetryLog.NAME),
             # Without it, it refuses to start in a folder that it was never asked about.
             "GEMINI_CLI_TRUST_WORKSPACE": "true",
@@ -81,7 +81,7 @@ class GeminiAgent(AcpAgent):
         model = () if params.model is None else ("-m", params.model)
         return Launch(
             name="Gemini CLI",
-            command=(str(program), "--acp", *model),
+            command=(str(program), "--acp", "--admin-policy", str(write_policy(folder)), *model),
             environment=environment,
             cwd=params.cwd,
             mcp_servers=await turn.mcp_servers(),
@@ -106,6 +106,11 @@ class GeminiAgent(AcpAgent):
         place = (session.session_id, session.launch.cwd)
         self._following = await asyncio.to_thread(Following, *place)
         self._attempts = asyncio.Queue(_MOST_WAITING)
+        if names := brought_along(session.launch.cwd):
+            words = (
+                f"the repository has {' and '.join(names)} for Gemini CLI; nobody asks about them"
+            )
+            await turn.tell(Log("warning", words))
         answer = asyncio.create_task(super().prompt(session, turn))
         trying = asyncio.create_task(self._watch_attempts(turn, session.launch.credential))
         try:
