@@ -51,13 +51,28 @@ async def test_a_repository_cannot_let_tools_run_unasked_nor_say_where_the_key_g
     assert site.model.requests
 
 
-async def test_what_a_repository_would_have_started_is_told(site: Site):
-    (site.workspace / ".gemini").mkdir()
-    (site.workspace / ".gemini" / "settings.json").write_text('{"mcpServers": {"x": {}}}')
+async def test_a_repository_has_nothing_started(site: Site):
+    started = site.folder / "started"
+    touch = {"command": "touch", "args": [str(started)]}
+    hook = {"hooks": [{"type": "command", "command": f"touch {started}"}]}
+    settings = {
+        "mcpServers": {"theirs": touch},
+        "mcp": {"allowed": ["*"]},
+        "hooks": {"SessionStart": [hook], "BeforeModel": [hook], "BeforeAgent": [hook]},
+    }
+    own = site.workspace / ".gemini" / "settings.json"
+    own.parent.mkdir()
+    own.write_text(json.dumps(settings))
     async with site.connected() as trial:
-        await trial.prompt("hello", [{"text": "hello"}])
-        (told,) = trial.side.of_kind(trial.tasks[0], Log)
-        assert told.message.startswith("the repository has mcpServers for Gemini CLI")
+        assert (await trial.prompt("hello", [{"text": "hello"}])).status == "completed"
+        assert not started.exists()
+        own.write_text(json.dumps(settings | {"hooksConfig": {"enabled": True}}))
+        result = await trial.prompt("and now?", [{"text": "hello"}])
+        assert result.error is not None
+        assert (result.error.code, "turns hooks on" in result.error.message) == (
+            "agent_failed", True,
+        )  # fmt: skip
+        assert not started.exists()
 
 
 async def test_the_settings_of_the_person_stay_as_they_are(site: Site):
@@ -87,8 +102,9 @@ async def test_input_and_result_are_told_of_tools_that_nobody_is_asked_about(sit
 
 async def test_each_attempt_at_a_failing_provider_is_told(site: Site):
     async with site.connected() as trial:
-        script = [{"error": "overloaded", "times": 1}, {"text": "Here I am."}]
-        assert (await trial.prompt("try", script)).status == "completed"
+        fault = {"error": "overloaded", "times": 1}
+        result = await trial.prompt("try", [fault, {"text": "Here I am."}])
+        assert result.status == "completed"
         (told,) = trial.side.of_kind(trial.tasks[0], Log)
         assert "too busy" in told.message
         assert "tries again" in told.message

@@ -17,7 +17,7 @@ from agor.agents.acp.session import Session
 from agor.agents.environment import find_program, need_program
 from agor.agents.gemini import calls
 from agor.agents.gemini.home import VARIABLE as HOME_VARIABLE
-from agor.agents.gemini.home import brought_along, make_home, write_policy
+from agor.agents.gemini.home import check_workspace, make_home, write_policy
 from agor.agents.gemini.records import Following, GeminiRecords, make_loadable, replayed_updates
 from agor.agents.gemini.retries import MOST_ATTEMPTS, Attempt, RetryLog
 from agor.agents.gemini.retries import VARIABLE as LOG_VARIABLE
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 KEY = "GEMINI_API_KEY"
 _GOOGLE = "https://generativelanguage.googleapis.com"
+#: No server has this name: theirs have no blank.
+_NO_SERVER = "no server"
 #: Seconds that a replay may go on after a conversation was loaded.
 _REPLAY_PATIENCE = 10.0
 #: Failed attempts that wait to be told.
@@ -65,7 +67,9 @@ class GeminiAgent(AcpAgent):
         key = await turn.fetch_key(KEY, "GOOGLE_API_KEY")
         program = need_program("gemini", self.name)
         params = turn.params
+        check_workspace(params.cwd)
         folder = self._own_folder()
+        servers = await turn.mcp_servers()
         environment = {
             KEY: key.api_key,
             HOME_VARIABLE: str(make_home(folder, params.tools)),
@@ -78,13 +82,18 @@ class GeminiAgent(AcpAgent):
             # Set in any case: a repository's .env must not say where the key is sent.
             "GOOGLE_GEMINI_BASE_URL": key.base_url or _GOOGLE,
         }
-        model = () if params.model is None else ("-m", params.model)
+        options = ["--admin-policy", str(write_policy(folder))]
+        # Servers that settings name are not started; where there is none of ours, none is.
+        for name in servers or (_NO_SERVER,):
+            options += ["--allowed-mcp-server-names", name]
+        if params.model is not None:
+            options += ["-m", params.model]
         return Launch(
             name="Gemini CLI",
-            command=(str(program), "--acp", "--admin-policy", str(write_policy(folder)), *model),
+            command=(str(program), "--acp", *options),
             environment=environment,
             cwd=params.cwd,
-            mcp_servers=await turn.mcp_servers(),
+            mcp_servers=servers,
             credential=key.credential_key or KEY,
         )
 
@@ -106,11 +115,6 @@ class GeminiAgent(AcpAgent):
         place = (session.session_id, session.launch.cwd)
         self._following = await asyncio.to_thread(Following, *place)
         self._attempts = asyncio.Queue(_MOST_WAITING)
-        if names := brought_along(session.launch.cwd):
-            words = (
-                f"the repository has {' and '.join(names)} for Gemini CLI; nobody asks about them"
-            )
-            await turn.tell(Log("warning", words))
         answer = asyncio.create_task(super().prompt(session, turn))
         trying = asyncio.create_task(self._watch_attempts(turn, session.launch.credential))
         try:

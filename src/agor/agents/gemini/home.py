@@ -5,19 +5,22 @@ folder of ours as its home (`GEMINI_CLI_HOME`, which is the home of nothing else
 keeps where it always does: that is linked.
 
 A repository may bring along settings that go before these. A policy, which goes before all, sees to
-it that none of them lets a tool change anything unasked.
+it that none of them lets a tool change anything unasked, and only tool servers of the session are
+started.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from agor.errors import AgentFailed
 from agor.protocol.validation import UNREADABLE
 
 VARIABLE = "GEMINI_CLI_HOME"
@@ -36,6 +39,7 @@ _SETTINGS: Mapping[str, Any] = {
     "telemetry": {"enabled": False},
     "general": {"enableAutoUpdate": False, "enableAutoUpdateNotification": False},
     "tools": {"allowed": []},
+    "hooksConfig": {"enabled": False},
 }
 _POLICY = """
 [[rule]]
@@ -79,10 +83,21 @@ def write_policy(folder: Path) -> Path:
     return path
 
 
-def brought_along(workspace: str) -> list[str]:
-    """Name what a repository would have started without a question."""
-    settings = read_settings(Path(workspace) / _FOLDER / "settings.json")
-    return [name for name in ("hooks", "mcpServers") if settings.get(name)]
+def check_workspace(workspace: str) -> None:
+    """Refuse a repository that turns hooks on: they are commands that nobody is asked about."""
+    path = Path(workspace) / _FOLDER / "settings.json"
+    try:
+        content = path.read_bytes()
+    except OSError:
+        return
+    settings = read_settings(path)
+    # With comments in it we cannot read it, but Gemini CLI can; a letter may be written as \u0061.
+    turned_on = "hooksConfig" in settings if settings else re.search(rb"hooksConfig|\\u", content)
+    if turned_on:
+        raise AgentFailed(
+            f"{path} turns hooks on, and Gemini CLI would run their commands without a question",
+            hint="Remove hooksConfig from it.",
+        )
 
 
 def read_settings(path: Path) -> Mapping[str, Any]:
