@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 
 import pytest
@@ -51,3 +52,11 @@ def test_a_program_that_is_not_there_is_named() -> None:
         parse("acp:no-such-program").launch("/")
     about = command_agent("acp:no-such-program").describe()
     assert (about.available, about.why_not) == (False, "no program 'no-such-program' here")
+
+
+def test_agents_are_looked_up_without_the_half_second_that_the_protocol_takes() -> None:
+    code = (
+        "from agor.agents.registry import describe_agents, find_agent; import sys;"
+        "describe_agents(); find_agent('acp:x'); assert not {'acp', 'pydantic'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=30)
