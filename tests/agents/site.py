@@ -159,16 +159,7 @@ class Trial:
 
     def blocks(self, *task_ids: str) -> list[Message]:
         """Put the blocks of tasks together, as the daemon would; of all tasks if none is named."""
-        conversation = Conversation()
-        for task_id in task_ids or self.tasks:
-            for message in self.side.messages[task_id]:
-                data = msgspec.json.decode(message.event_data)
-                conversation.take(
-                    FeedEvent(
-                        message.sequence, message.event_type, task_id, data, message.timestamp
-                    )
-                )
-        return conversation.messages
+        return folded(self.side, *(task_ids or self.tasks))
 
     def text(self, kind: str = "text") -> str:
         """All that the last task said of one kind."""
@@ -185,6 +176,18 @@ async def site_of(subject: Subject) -> AsyncIterator[Site]:
                 yield site
             finally:
                 site.clean_up()
+
+
+def folded(side: Daemon, *task_ids: str) -> list[Message]:
+    """Put the blocks of tasks together, as the daemon would."""
+    conversation = Conversation()
+    for task_id in task_ids:
+        for message in side.messages[task_id]:
+            data = msgspec.json.decode(message.event_data)
+            conversation.take(
+                FeedEvent(message.sequence, message.event_type, task_id, data, message.timestamp)
+            )
+    return conversation.messages
 
 
 @contextlib.contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from abc import abstractmethod
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from agor.agents.acp.blocks import Naming
@@ -33,6 +34,11 @@ class AcpAgent(Agent):
 
     def __init__(self) -> None:
         self._session: Session | None = None
+
+    @classmethod
+    def import_ahead(cls) -> None:
+        """Import the ACP package, with all its models."""
+        import_module("acp")
 
     # ── what a subclass says ─────────────────────────────────────────────────────────────────
 

@@ -152,6 +152,8 @@ class Blocks:
             "parent_tool_use_id": _parent(call.meta),
         }
         yield Start(call.call_id, "tool_use", members)
+        if call.status == "in_progress":
+            yield Change(call.call_id, "running")
 
     def _chunk(self, kind: BlockKind, update: Any) -> Iterator[Step]:
         if kind == "user_message" and not self._replayed:

@@ -27,6 +27,8 @@ class Launch(Struct, frozen=True):
     mcp_servers: dict[str, McpServer]
     #: The key that its provider may refuse, by name.
     credential: str = "NAME"
+    #: Seconds for anything that asks no model. What `npx` fetches first takes a while.
+    patience: float = 90.0
 
     def __repr__(self) -> str:
         return f"Launch({self.command[0]!r}, cwd={self.cwd!r})"

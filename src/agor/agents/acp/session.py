@@ -34,8 +34,6 @@ REPLAYED = frozenset(
     ("user_message_chunk", "agent_message_chunk", "agent_thought_chunk", "tool_call")
 )  # fmt: skip
 
-#: Seconds for anything that asks no model. A program that `npx` fetches first takes a while.
-_PATIENCE = 90.0
 _LONGEST_ID = 256
 
 
@@ -88,19 +86,20 @@ class Session:
             raise
         return session
 
-    async def ask(self, request: Awaitable[T], seconds: float | None = _PATIENCE) -> T:
+    async def ask(self, request: Awaitable[T], *, in_time: bool = True) -> T:
         """Wait for an answer; whatever goes wrong becomes an error of ours."""
         from acp import RequestError
 
         try:
-            return await self._answer(request, seconds)
+            return await self._answer(request, in_time=in_time)
         except RequestError as error:
             raise refusal(error, self.launch.name, self.launch.credential) from None
 
-    async def _answer(self, request: Awaitable[T], seconds: float | None = _PATIENCE) -> T:
+    async def _answer(self, request: Awaitable[T], *, in_time: bool = True) -> T:
         """Wait for an answer; only what the agent refuses is left as it is."""
         from pydantic import ValidationError
 
+        seconds = self.launch.patience if in_time else None
         try:
             async with asyncio.timeout(seconds):
                 return await request
@@ -118,7 +117,7 @@ class Session:
         from acp import text_block
 
         request = self.connection.prompt(session_id=self.session_id, prompt=[text_block(text)])
-        return await self.ask(request, None)
+        return await self.ask(request, in_time=False)
 
     async def cancel(self) -> None:
         """Tell the agent to end its turn."""

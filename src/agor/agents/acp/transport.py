@@ -24,8 +24,8 @@ log = structlog.get_logger("agor.executor")
 _UPDATE = "session/update"
 #: Requests of the agent's that are not answered yet.
 _MOST_ASKED = 64
-#: Lines that are no messages. Some programs print a word of greeting; one that goes on does not
-#: speak ACP.
+#: Lines in a row that are no messages. Some programs print a word of greeting; one that goes on
+#: does not speak ACP.
 _MOST_UNREADABLE = 100
 
 
@@ -65,18 +65,18 @@ class Transport:
 
     async def receive(self) -> dict[str, Any] | None:
         """Read the next message for the ACP package; none at the end."""
-        while (line := await self._read_line()) is not None:
+        while self.problem is None and (line := await self._read_line()) is not None:
             message = _message(line)
             if message is None:
                 self._count_unreadable(line)
-            elif message.get("method") == _UPDATE:
-                await self._take_update(line, message)
+                continue
+            self._unreadable = 0
+            if message.get("method") == _UPDATE:
+                await self._take_update(message)
             elif "method" not in message or "id" in message:
                 await self._take_turn(message)
                 return message
             # Other notices mean nothing to us.
-            if self.problem is not None:
-                break
         return None
 
     async def close(self) -> None:
@@ -93,15 +93,15 @@ class Transport:
             return None
         return line
 
-    async def _take_update(self, line: bytes, message: dict[str, Any]) -> None:
+    async def _take_update(self, message: dict[str, Any]) -> None:
         from acp.schema import SessionNotification
         from pydantic import ValidationError
 
         try:
             update = SessionNotification.model_validate(message.get("params"))
         except (ValidationError, RecursionError):
-            # A kind of update that is newer than we are, most likely.
-            self._count_unreadable(line)
+            # Most likely of a kind that is newer than we are.
+            log.debug("acp_update_passed_over")
             return
         await self.said.put(update)
 

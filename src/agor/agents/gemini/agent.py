@@ -8,17 +8,19 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+import msgspec
+
 from agor.agents.acp.agent import AcpAgent
 from agor.agents.acp.calls import Call
 from agor.agents.acp.launch import Launch
 from agor.agents.acp.session import Session
 from agor.agents.environment import find_program, need_program
 from agor.agents.gemini import calls
+from agor.agents.gemini.home import VARIABLE as HOME_VARIABLE
+from agor.agents.gemini.home import check_workspace, make_home, write_policy
 from agor.agents.gemini.records import Following, GeminiRecords, make_loadable, replayed_updates
 from agor.agents.gemini.retries import MOST_ATTEMPTS, Attempt, RetryLog
 from agor.agents.gemini.retries import VARIABLE as LOG_VARIABLE
-from agor.agents.gemini.settings import VARIABLE as SETTINGS_VARIABLE
-from agor.agents.gemini.settings import write_settings
 from agor.agents.turn import Turn
 from agor.protocol.events import Log, TokenUsage
 from agor.protocol.methods import AgentInfo
@@ -27,6 +29,9 @@ if TYPE_CHECKING:
     from acp.schema import PromptResponse, ToolCallUpdate
 
 KEY = "GEMINI_API_KEY"
+_GOOGLE = "https://generativelanguage.googleapis.com"
+#: No server has this name: theirs have no blank.
+_NO_SERVER = "no server"
 #: Seconds that a replay may go on after a conversation was loaded.
 _REPLAY_PATIENCE = 10.0
 #: Failed attempts that wait to be told.
@@ -51,35 +56,44 @@ class GeminiAgent(AcpAgent):
     @classmethod
     def describe(cls) -> AgentInfo:
         """Tell whether its program is here."""
-        if find_program("gemini") is None:
-            return AgentInfo(name=cls.name, available=False, why_not="no program 'gemini' here")
-        return AgentInfo(name=cls.name, available=True)
+        program = find_program("gemini")
+        if program is None:
+            why_not = "no program 'gemini' here: `agor agent install gemini`"
+            return AgentInfo(name=cls.name, available=False, why_not=why_not)
+        return AgentInfo(name=cls.name, available=True, version=_version(program))
 
     async def launch(self, turn: Turn) -> Launch:
         """Start it with the key, the model and settings of this turn."""
         key = await turn.fetch_key(KEY, "GOOGLE_API_KEY")
         program = need_program("gemini", self.name)
         params = turn.params
+        check_workspace(params.cwd)
         folder = self._own_folder()
+        servers = await turn.mcp_servers()
         environment = {
             KEY: key.api_key,
-            SETTINGS_VARIABLE: str(write_settings(folder, params.tools)),
+            HOME_VARIABLE: str(make_home(folder, params.tools)),
             LOG_VARIABLE: str(folder / RetryLog.NAME),
             # Without it, it refuses to start in a folder that it was never asked about.
             "GEMINI_CLI_TRUST_WORKSPACE": "true",
             # It would start itself a second time, to have more memory.
             "GEMINI_CLI_NO_RELAUNCH": "true",
             "NO_BROWSER": "true",
+            # Set in any case: a repository's .env must not say where the key is sent.
+            "GOOGLE_GEMINI_BASE_URL": key.base_url or _GOOGLE,
         }
-        if key.base_url:
-            environment["GOOGLE_GEMINI_BASE_URL"] = key.base_url
-        model = () if params.model is None else ("-m", params.model)
+        options = ["--admin-policy", str(write_policy(folder))]
+        # Servers that settings name are not started; where there is none of ours, none is.
+        for name in servers or (_NO_SERVER,):
+            options += ["--allowed-mcp-server-names", name]
+        if params.model is not None:
+            options += ["-m", params.model]
         return Launch(
             name="Gemini CLI",
-            command=(str(program), "--acp", *model),
+            command=(str(program), "--acp", *options),
             environment=environment,
             cwd=params.cwd,
-            mcp_servers=await turn.mcp_servers(),
+            mcp_servers=servers,
             credential=key.credential_key or KEY,
         )
 
@@ -167,3 +181,12 @@ class GeminiAgent(AcpAgent):
 def _count(counts: dict[str, Any], name: str) -> int:
     value = counts.get(name)
     return value if isinstance(value, int) and 0 <= value < 2**53 else 0
+
+
+def _version(program: Path) -> str | None:
+    """Read the version of the program, if it was installed with npm."""
+    try:
+        package = msgspec.json.decode((program.resolve().parents[1] / "package.json").read_bytes())
+        return str(package["version"])
+    except (OSError, msgspec.DecodeError, KeyError, TypeError):
+        return None
