@@ -1,13 +1,17 @@
 """Hands a secret to a program without anybody else seeing it.
 
 What stands in an environment or an argument can be read by every process of the same user, and an
-environment is passed on to whatever the program starts. Bytes in a pipe are read once and are gone.
+environment is passed on to whatever the program starts. Bytes in a pipe are read once and are gone;
+a file in memory can be read as often as the program likes, by nobody without its descriptor.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 
 class Handed:
@@ -42,3 +46,26 @@ class Handed:
 
     def __repr__(self) -> str:
         return f"Handed({len(self._data)} bytes)"
+
+
+@dataclass(frozen=True)
+class Files:
+    """Files in memory for a program: their paths, by name, and what it inherits."""
+
+    paths: dict[str, str]
+    descriptors: tuple[int, ...]
+
+
+@contextlib.contextmanager
+def handed_files(texts: Mapping[str, str]) -> Iterator[Files]:
+    """Make files for a program that is started within; afterwards only it has them."""
+    descriptors: dict[str, int] = {}
+    try:
+        for name, text in texts.items():
+            descriptors[name] = os.memfd_create("handed", os.MFD_CLOEXEC)
+            os.write(descriptors[name], text.encode())
+        paths = {name: f"/proc/self/fd/{number}" for name, number in descriptors.items()}
+        yield Files(paths, tuple(descriptors.values()))
+    finally:
+        for number in descriptors.values():
+            os.close(number)

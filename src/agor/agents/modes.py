@@ -26,6 +26,12 @@ NATIVE: Mapping[str, Mapping[PermissionMode, str | None]] = {
         "plan": "plan",
         "bypassPermissions": "default",
     },
+    "opencode": {
+        "default": "build",
+        "acceptEdits": "build",
+        "plan": "plan",
+        "bypassPermissions": "build",
+    },
 }
 
 #: The words that agents over ACP have for each mode: the first that one knows is chosen. None of

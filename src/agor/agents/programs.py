@@ -15,7 +15,7 @@ import contextlib
 import signal
 import subprocess
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Self
 
@@ -41,6 +41,8 @@ class Program(Group):
         self._name = name
         self._mark = mark
         self._tail = b""
+        #: Who else wants what it says on standard error, as it comes.
+        self.heard: Callable[[bytes], None] | None = None
         self._stopped: asyncio.Task[None] | None = None
         self.stdout: asyncio.StreamReader
         self.stdin: asyncio.StreamWriter
@@ -97,6 +99,8 @@ class Program(Group):
     async def _keep_tail(self, errors: asyncio.StreamReader) -> None:
         while data := await errors.read(_TAIL):
             self._tail = (self._tail + data)[-_TAIL:]
+            if self.heard is not None:
+                self.heard(data)
 
     async def ended(self) -> AgentEnded:
         """Explain the end of a program that should go on: how it ended, and its last words."""

@@ -7,6 +7,7 @@ from agor.agents.base import Agent
 from agor.agents.claude.agent import ClaudeAgent
 from agor.agents.codex.agent import CodexAgent
 from agor.agents.gemini.agent import GeminiAgent
+from agor.agents.opencode.agent import OpenCodeAgent
 from agor.agents.scripted import ScriptedAgent
 from agor.errors import InvalidParams
 from agor.protocol.methods import AgentInfo
@@ -18,6 +19,7 @@ AGENTS: dict[str, type[Agent]] = {
         ClaudeAgent,
         CodexAgent,
         GeminiAgent,
+        OpenCodeAgent,
         ScriptedAgent,
     )
 }

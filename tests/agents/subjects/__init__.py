@@ -5,6 +5,7 @@ from tests.agents.subjects.base import Subject
 from tests.agents.subjects.claude import CLAUDE
 from tests.agents.subjects.codex import CODEX
 from tests.agents.subjects.gemini import GEMINI
+from tests.agents.subjects.opencode import OPENCODE
 
 #: By a short name.
 SUBJECTS: dict[str, Subject] = {
@@ -12,4 +13,5 @@ SUBJECTS: dict[str, Subject] = {
     "claude": CLAUDE,
     "codex": CODEX,
     "gemini": GEMINI,
+    "opencode": OPENCODE,
 }

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -18,6 +20,7 @@ from agor.agents.modes import ACP_WORDS
 from agor.agents.turn import Turn
 from agor.errors import AgentFailed, ContextFull, NoSuchModel
 from agor.protocol.events import Log, MetadataUpdate, TokenUsage
+from agor.protocol.methods import PermissionMode
 
 if TYPE_CHECKING:
     from acp.schema import PromptResponse, ToolCallUpdate
@@ -31,6 +34,10 @@ class AcpAgent(Agent):
 
     #: How its tool calls are told.
     naming: ClassVar[Naming] = Naming()
+    #: Its words for each mode, the one to be preferred first.
+    modes: ClassVar[Mapping[PermissionMode, Sequence[str]]] = ACP_WORDS
+    #: Whether it writes files itself, and asks us to do it nevertheless.
+    shows_writes: ClassVar[bool] = False
 
     def __init__(self) -> None:
         self._session: Session | None = None
@@ -45,6 +52,14 @@ class AcpAgent(Agent):
     @abstractmethod
     async def launch(self, turn: Turn) -> Launch:
         """Say how the program is started for this turn; keys are fetched here, every time."""
+
+    def wanted_model(self, turn: Turn) -> str | None:
+        """Tell the model of a turn; none if that is left to the agent."""
+        return turn.params.model
+
+    def needs_no_word(self, session: Session, call: Call) -> bool:  # noqa: ARG002 - for subclasses
+        """Tell whether a call may run though the agent asks: what other agents do not ask about."""
+        return False
 
     async def choose_model(self, session: Session, model: str) -> None:
         """Choose the model of a session; not needed if the command did that."""
@@ -116,11 +131,12 @@ class AcpAgent(Agent):
                 await self.loaded(session)
         turn.agent_session_id = session.session_id
         session.client.writable.clear()
+        session.client.shows_writes = self.shows_writes
         return session
 
     async def _choose(self, session: Session, turn: Turn) -> None:
-        mode, model = turn.params.permission_mode, turn.params.model
-        if not await session.options.choose_mode(ACP_WORDS[mode], session.ask) and mode == "plan":
+        mode, model = turn.params.permission_mode, self.wanted_model(turn)
+        if not await session.options.choose_mode(self.modes[mode], session.ask) and mode == "plan":
             words = "it has no plan mode that we know; whatever it wants to change is denied"
             await turn.tell(Log("warning", f"{session.launch.name}: {words}"))
         if model is not None:
@@ -143,6 +159,7 @@ class AcpAgent(Agent):
             writable=session.client.writable,
             rejected=self.rejected,
             complete=self.complete,
+            needs_no_word=partial(self.needs_no_word, session),
         )
         answer = asyncio.create_task(self.prompt(session, turn))
         try:

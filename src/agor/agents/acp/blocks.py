@@ -70,6 +70,8 @@ class Naming(Struct, frozen=True):
     #: What to tell of a piece of thinking or text; nothing, if it is neither.
     thought: Callable[[str], str] = str
     message: Callable[[str], str] = str
+    #: Whether a question tells of its call in the same words as the updates do.
+    question_tells: bool = True
 
 
 class Blocks:

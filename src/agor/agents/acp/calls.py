@@ -29,6 +29,8 @@ class Call:
 
     call_id: str
     title: str = ""
+    #: The title that it began with; some agents begin with the name of the tool.
+    first_title: str = ""
     kind: str | None = None
     status: str | None = None
     raw_input: Any = None
@@ -45,6 +47,7 @@ class Call:
             value = getattr(update, name)
             if value is not None:
                 setattr(self, name, value)
+        self.first_title = self.first_title or self.title
         self.meta |= update.field_meta or {}
 
     @property

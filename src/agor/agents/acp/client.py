@@ -1,8 +1,9 @@
 """Our end of an ACP connection: what an agent may ask of us.
 
 Questions go into the same queue as the session's updates, so that they are dealt with in order.
-Files and terminals are not offered: an agent here works on the disk itself. One asks nevertheless
-to write what it was just allowed to write; that is done.
+Files and terminals are not offered: an agent here works on the disk itself. One that asks
+nevertheless to write what it was just allowed to write has it done; but one is known to do it
+itself as well, and is not disturbed.
 """
 
 # ruff: noqa: ARG002 - the parameters are those of the protocol
@@ -26,6 +27,8 @@ class Client:
         self._said = said
         #: Files that the agent was allowed to change, in this turn.
         self.writable: set[str] = set()
+        #: Whether the agent writes its files itself, and only shows them to us.
+        self.shows_writes = False
 
     async def request_permission(
         self,
@@ -43,6 +46,8 @@ class Client:
         """Write a file, if that was allowed a moment ago."""
         from acp import RequestError
 
+        if self.shows_writes:
+            return
         if path not in self.writable:
             raise RequestError.method_not_found("fs/write_text_file")
         try:

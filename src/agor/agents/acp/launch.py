@@ -25,6 +25,9 @@ class Launch(Struct, frozen=True):
     environment: dict[str, str]
     cwd: str
     mcp_servers: dict[str, McpServer]
+    #: Variables that name a file, each with the text of that file. Only the program can open it:
+    #: what the program starts finds neither the text in its environment nor the file.
+    secrets: dict[str, str] = {}
     #: The key that its provider may refuse, by name.
     credential: str = "NAME"
     #: Seconds for anything that asks no model. What `npx` fetches first takes a while.

@@ -33,6 +33,11 @@ class Options:
             self._options = list(answer.config_options or self._options)
         return True
 
+    def offers(self, category: str, value: str) -> bool:
+        """Tell whether the option of a category can have a value."""
+        option = self._option(category)
+        return option is not None and any(each.value == value for each in _choices(option))
+
     async def choose_mode(self, words: Sequence[str], ask: Ask) -> bool:
         """Set the first of these modes that there is; false if there is none of them."""
         if self._modes is None:

@@ -42,6 +42,8 @@ class Said:
         self._waiting: deque[SessionNotification | Question] = deque()
         self._news = asyncio.Event()
         self._room = asyncio.Event()
+        #: How much was said so far.
+        self.count = 0
 
     async def put(self, said: SessionNotification | Question) -> None:
         """Add something; waits while there is too much already."""
@@ -49,6 +51,7 @@ class Said:
             self._room.clear()
             await self._room.wait()
         self._waiting.append(said)
+        self.count += 1
         self._news.set()
 
     def next(self) -> SessionNotification | Question | None:

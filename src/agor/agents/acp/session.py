@@ -15,6 +15,7 @@ from agor.agents.acp.permissions import called_off
 from agor.agents.acp.said import Question
 from agor.agents.acp.transport import Transport
 from agor.agents.environment import program_environment
+from agor.agents.handing import handed_files
 from agor.agents.programs import Program
 from agor.errors import AgentFailed, NoTranscript
 
@@ -72,12 +73,14 @@ class Session:
     @classmethod
     async def connect(cls, launch: Launch) -> Self:
         """Start the program, and greet it."""
-        program = await Program.start(
-            launch.command,
-            cwd=launch.cwd,
-            env=program_environment(launch.environment),
-            name=launch.name,
-        )
+        with handed_files(launch.secrets) as files:
+            program = await Program.start(
+                launch.command,
+                cwd=launch.cwd,
+                env=program_environment(launch.environment | files.paths),
+                name=launch.name,
+                descriptors=files.descriptors,
+            )
         session = cls(launch, program)
         try:
             await session.initialize()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+#: Seconds until the input of a call is told that was asked about before.
+_INPUT_PATIENCE = 10.0
 _CHANGED_INPUT = "this agent cannot run a tool with another input than its own"
 
 
@@ -34,6 +37,7 @@ class Telling:
         writable: set[str],
         rejected: Callable[[Call], str | None],
         complete: Callable[[Any], Awaitable[None]],
+        needs_no_word: Callable[[Call], bool],
     ) -> None:
         self._turn = turn
         self._session_id = session_id
@@ -44,11 +48,14 @@ class Telling:
         self._rejected = rejected
         #: What a known agent knows of a call that is over, and does not tell.
         self._complete = complete
+        #: What a known agent asks about and others do not.
+        self._needs_no_word = needs_no_word
         self._blocks = Blocks(naming)
         self._open: dict[str, Block] = {}
         self._names: dict[str, str] = {}
         self._approved: set[str] = set()
         self._order = asyncio.Lock()
+        self._taken = asyncio.Event()
         self._asking: set[asyncio.Task[None]] = set()
         #: What went wrong while a question was asked.
         self._failure: BaseException | None = None
@@ -86,6 +93,7 @@ class Telling:
             await self._complete(update)
         async with self._order:
             await self._apply(self._blocks.take(update))
+        self._taken.set()
 
     async def finish(self) -> None:
         """Tell that the turn is over."""
@@ -113,8 +121,7 @@ class Telling:
             )
 
     async def _decide(self, question: Question) -> bool:
-        async with self._order:
-            await self._apply(self._blocks.call(question.tool_call))
+        await self._take_asked(question)
         call = self._blocks.calls.get(question.tool_call.tool_call_id)
         if call is None:
             return False
@@ -129,11 +136,29 @@ class Telling:
                 await self._apply(self._blocks.end(call, text))
         return False
 
+    async def _take_asked(self, question: Question) -> None:
+        """Take what a question tells of its call, or wait until the call itself is told."""
+        if not self._naming.question_tells:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_INPUT_PATIENCE):
+                    while not self._is_told(question.tool_call.tool_call_id):
+                        self._taken.clear()
+                        await self._taken.wait()
+                return
+        async with self._order:
+            await self._apply(self._blocks.call(question.tool_call))
+
+    def _is_told(self, call_id: str) -> bool:
+        call = self._blocks.calls.get(call_id)
+        return call is not None and call.status == "in_progress"
+
     async def _permitted(self, call: Call) -> bool:
         block = self._open[call.call_id]
         if self._turn.params.permission_mode == "plan" and not changes_nothing(call):
             await block.update("denied", reason=PLANNING)
             return False
+        if not self._turn.params.tools and self._needs_no_word(call):
+            return True
         name, tool_input = self._naming.name(call), self._naming.input(call)
         decision = await self._turn.permit(block, name, tool_input, call.call_id)
         if decision.updated_input is not None and decision.updated_input != tool_input:
