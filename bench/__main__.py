@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from bench.agents.group import run as run_agents
 from bench.feed.group import run as run_feed
 from bench.history.group import run as run_history
 from bench.machine import machine_facts
@@ -25,6 +26,7 @@ GROUPS: dict[str, Callable[[Options], GroupResult]] = {
     "store": run_store,
     "feed": run_feed,
     "history": run_history,
+    "agents": run_agents,
 }
 
 RESULTS = Path(__file__).parent / "results.json"
