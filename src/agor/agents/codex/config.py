@@ -94,7 +94,7 @@ class Settings(msgspec.Struct, frozen=True):
             f"model_providers.{PROVIDER}={provider}",
         )
         return [
-            str(_program()),
+            str(program()),
             "app-server",
             *(word for each in overrides for word in ("-c", each)),
         ]
@@ -103,7 +103,7 @@ class Settings(msgspec.Struct, frozen=True):
         """Make the program's environment."""
         environment = program_environment({"CODEX_HOME": str(prepare_home())})
         # Where the program of npm would look for the tools that Codex brings along.
-        tools = _program().parents[1] / "codex-path"
+        tools = program().parents[1] / "codex-path"
         if tools.is_dir():
             environment["PATH"] = f"{environment.get('PATH', os.defpath)}:{tools}"
         return environment
@@ -134,7 +134,7 @@ def turn_settings(
     }
 
 
-def _program() -> Path:
+def program() -> Path:
     """Find the program that the one of npm starts: without Node it is there sooner."""
     program = need_program("codex", "codex")
     name, target = _NATIVE.get(platform.machine(), ("", ""))
