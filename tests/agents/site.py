@@ -57,8 +57,7 @@ class Site:
     @contextlib.asynccontextmanager
     async def connected(self, *, keys: dict[str, str] | None = None) -> AsyncIterator[Trial]:
         """Start another executor and connect to it; it is ended in order."""
-        path = self.folder / f"executor-{len(self._executors)}.sock"
-        self._executors.append(start_listening(path=path, env=self._environment()))
+        path = self.start().path
         subject = self.subject
         given = {subject.credential: KEY} if keys is None else keys
         async with daemon(path, keys=given, patience=PATIENCE) as side:
@@ -67,6 +66,12 @@ class Site:
             with contextlib.suppress(Exception):
                 await side.shutdown(timeout_ms=0)
         await self.executor.ended()
+
+    def start(self) -> ExecutorProcess:
+        """Start another executor, which ends with the site."""
+        path = self.folder / f"executor-{len(self._executors)}.sock"
+        self._executors.append(start_listening(path=path, env=self._environment()))
+        return self.executor
 
     def _environment(self) -> dict[str, str]:
         return {
