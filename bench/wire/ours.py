@@ -15,7 +15,13 @@ from time import time_ns
 import uvloop
 from msgspec import Raw, Struct
 
-from agor.protocol.methods import PING, REPORT_MESSAGE, Nothing, PingResult, ReportMessageParams
+from agor.protocol.forms import Nothing
+from agor.protocol.methods import (
+    PING,
+    REPORT_MESSAGE,
+    PingResult,
+    ReportMessageParams,
+)
 from agor.protocol.validation import Method, Notice
 from agor.rpc import Peer, Routes, unix
 from agor.rpc.listener import Listener

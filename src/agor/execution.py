@@ -13,6 +13,7 @@ from typing import NamedTuple, Protocol
 
 from agor.errors import AgorError, Disconnected, InvalidParams, Overloaded
 from agor.protocol.events import TaskResult
+from agor.protocol.forms import Nothing
 from agor.protocol.methods import (
     ACK_MESSAGES,
     EXECUTE_PROMPT,
@@ -32,10 +33,6 @@ from agor.protocol.methods import (
     GetApiKeyResult,
     InitializeParams,
     InitializeResult,
-    Nothing,
-    PrepareSessionParams,
-    ReadTranscriptParams,
-    ReadTranscriptResult,
     ReportMessageParams,
     RequestPermissionParams,
     RequestPermissionResult,
@@ -43,9 +40,17 @@ from agor.protocol.methods import (
     ShutdownResult,
     StopTaskParams,
     StopTaskResult,
-    TranscriptForm,
 )
-from agor.protocol.transcripts import Transcript, TranscriptBlock, joined, parts_of
+from agor.protocol.transcripts import (
+    PrepareSessionParams,
+    ReadTranscriptParams,
+    ReadTranscriptResult,
+    Transcript,
+    TranscriptBlock,
+    TranscriptForm,
+    joined,
+    parts_of,
+)
 from agor.rpc import Peer, Routes
 
 #: Seconds for a part of a record to be read or written.

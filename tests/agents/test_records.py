@@ -12,13 +12,16 @@ from agor.execution import Conversation
 from agor.protocol.methods import (
     PREPARE_SESSION,
     READ_TRANSCRIPT,
-    PrepareSessionParams,
-    ReadTranscriptParams,
-    ReadTranscriptResult,
     RequestPermissionParams,
     RequestPermissionResult,
 )
-from agor.protocol.transcripts import Transcript, TranscriptBlock
+from agor.protocol.transcripts import (
+    PrepareSessionParams,
+    ReadTranscriptParams,
+    ReadTranscriptResult,
+    Transcript,
+    TranscriptBlock,
+)
 from tests.agents.site import PATIENCE, Site, Trial, prompt_of
 
 

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from agor.errors import HandlerFailed
 from agor.protocol.events import BlockDelta, Event, TaskResult, decode_event
+from agor.protocol.forms import Nothing
 from agor.protocol.methods import (
     ACK_MESSAGES,
     EXECUTE_PROMPT,
@@ -30,7 +31,6 @@ from agor.protocol.methods import (
     GetApiKeyResult,
     InitializeParams,
     InitializeResult,
-    Nothing,
     PingResult,
     ReportMessageParams,
     RequestPermissionParams,

@@ -13,22 +13,24 @@ from rich.pretty import pretty_repr
 
 from agor.errors import InvalidParams
 from agor.protocol import methods
+from agor.protocol.forms import Form
 from agor.protocol.methods import (
     TO_DAEMON,
     TO_EXECUTOR,
     AckMessagesParams,
-    CloseTerminalParams,
     ExecutePromptParams,
-    Form,
     GetApiKeyParams,
     GetApiKeyResult,
     InitializeParams,
     ReportMessageParams,
     RequestPermissionParams,
-    ResizeTerminalParams,
     ShutdownParams,
-    SpawnTerminalParams,
     StopTaskParams,
+)
+from agor.protocol.terminals import (
+    CloseTerminalParams,
+    ResizeTerminalParams,
+    SpawnTerminalParams,
     TerminalInputParams,
 )
 from agor.protocol.validation import Method, Notice, ParamsReader

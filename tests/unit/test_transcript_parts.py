@@ -18,8 +18,10 @@ from agor.agents.transcripts import Transcripts
 from agor.errors import InvalidParams, NoTranscript, Overloaded
 from agor.executor import transcripts
 from agor.executor.transcripts import TranscriptDesk
-from agor.protocol.methods import PrepareSessionParams, ReadTranscriptParams, ReadTranscriptResult
 from agor.protocol.transcripts import (
+    PrepareSessionParams,
+    ReadTranscriptParams,
+    ReadTranscriptResult,
     SubagentTranscript,
     Transcript,
     TranscriptBlock,

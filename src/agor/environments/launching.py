@@ -22,8 +22,8 @@ from msgspec import UNSET
 from agor.environments.identity import UnixIdentity, plain_environment, way_to
 from agor.errors import Disconnected, InvalidResult, LauncherFailed, TimedOut
 from agor.protocol.envelope import ABSENT, Message, revive_error
+from agor.protocol.forms import Nothing
 from agor.protocol.launching import HELLO, MAX_PACKET, HelloResult, Process
-from agor.protocol.methods import Nothing
 from agor.protocol.validation import UNREADABLE, Method, name_the_field
 from agor.rpc.unix import listen_privately
 

@@ -23,6 +23,7 @@ from agor.executor.delivery import Delivery
 from agor.executor.prompts import Prompts
 from agor.executor.transcripts import TranscriptDesk
 from agor.protocol.events import TaskResult
+from agor.protocol.forms import Nothing
 from agor.protocol.methods import (
     ACK_MESSAGES,
     EXECUTE_PROMPT,
@@ -36,7 +37,6 @@ from agor.protocol.methods import (
     ExecutePromptParams,
     InitializeParams,
     InitializeResult,
-    Nothing,
     PingResult,
     ShutdownResult,
 )

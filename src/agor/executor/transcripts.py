@@ -19,13 +19,16 @@ from msgspec import Meta, Raw
 from agor.agents.registry import find_agent
 from agor.agents.transcripts import Transcripts
 from agor.errors import InvalidParams, NoTranscript, Overloaded
-from agor.protocol.methods import (
+from agor.protocol.transcripts import (
     PrepareSessionParams,
     PrepareSessionResult,
     ReadTranscriptParams,
     ReadTranscriptResult,
+    SubagentTranscript,
+    Transcript,
+    TranscriptBlock,
+    joined,
 )
-from agor.protocol.transcripts import SubagentTranscript, Transcript, TranscriptBlock, joined
 from agor.protocol.validation import UNREADABLE
 
 #: Bytes of all that is being restored, in parts.

@@ -9,7 +9,10 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from agor.protocol.methods import Form, Identifier, Milliseconds, Nothing
+from agor.protocol.forms import Form, Identifier, Nothing
+from agor.protocol.methods import (
+    Milliseconds,
+)
 from agor.protocol.validation import Method
 
 #: Descriptors that come with `spawn`: the listening socket, the log, the report; then the files of

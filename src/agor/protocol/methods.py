@@ -11,42 +11,30 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Raw, Struct
 
 from agor.protocol.events import EventType, Name, TaskResult
+from agor.protocol.forms import Form, Identifier, Nothing, Token
 from agor.protocol.mcp import McpServer
-from agor.protocol.transcripts import Transcript, TranscriptBlock
+from agor.protocol.terminals import (
+    CloseTerminalParams,
+    ReportTerminalParams,
+    ResizeTerminalParams,
+    SpawnTerminalParams,
+    SpawnTerminalResult,
+    TerminalInputParams,
+)
+from agor.protocol.transcripts import (
+    PrepareSessionParams,
+    PrepareSessionResult,
+    ReadTranscriptParams,
+    ReadTranscriptResult,
+)
 from agor.protocol.validation import Method, Notice
 
 #: The major number must be the same on both ends.
 PROTOCOL_VERSION = "1.0"
 
-Identifier = Annotated[str, Meta(min_length=1, max_length=256)]
-Token = Annotated[str, Meta(min_length=1, max_length=1024)]
 Sequence = Annotated[int, Meta(ge=1)]
 Milliseconds = Annotated[int, Meta(ge=0, le=2**53)]
-Cells = Annotated[int, Meta(ge=1, le=10_000)]
-TranscriptForm = Literal["lines", "blocks"]
 PermissionMode = Literal["default", "acceptEdits", "plan", "bypassPermissions"]
-
-#: Members never shown: keys, and what people type or put into environments.
-_SECRET = ("session_token", "api_key", "env", "data")
-
-
-class Form(Struct, kw_only=True, gc=False, omit_defaults=True):
-    """Base of all params and results; its repr, and so any log of it, hides secrets."""
-
-    def __repr__(self) -> str:
-        shown = (f"{name}={value!r}" for name, value in self.__rich_repr__())
-        return f"{type(self).__name__}({', '.join(shown)})"
-
-    def __rich_repr__(self) -> list[tuple[str, Any]]:
-        return [
-            (name, "…" if name in _SECRET else getattr(self, name))
-            for name in self.__struct_fields__
-        ]
-
-
-class Nothing(Form):
-    """No params, or no result worth the name."""
-
 
 # ── daemon → executor ────────────────────────────────────────────────────────────────────────
 
@@ -95,26 +83,6 @@ class PingResult(Struct, gc=False):
     timestamp: int
 
 
-class PrepareSessionParams(Form):
-    """Put the record of a conversation where its agent looks for it, before the next prompt.
-
-    A long one comes in parts, in order; all but the last say that there is more.
-    """
-
-    session_id: Identifier
-    agentic_tool: Identifier
-    agent_session_id: Identifier
-    workspace: Annotated[str, Meta(min_length=1)]
-    transcript: Transcript
-    more: bool = False
-
-
-class PrepareSessionResult(Form):
-    """Whether the session can take a prompt that resumes the conversation."""
-
-    ready: bool
-
-
 class ExecutePromptParams(Form):
     """One task: run this agent on this prompt in this folder."""
 
@@ -147,75 +115,6 @@ class StopTaskResult(Form):
 
     stopped: bool
     message: str | None = None
-
-
-class ReadTranscriptParams(Form):
-    """Which conversation to read back, and from where: a `cursor` that was given before.
-
-    With `wait_ms`, an answer with nothing new in it is held back for so long.
-    """
-
-    session_id: Identifier
-    agentic_tool: Identifier
-    agent_session_id: Identifier
-    workspace: Annotated[str, Meta(min_length=1)]
-    form: TranscriptForm = "lines"
-    cursor: Annotated[str, Meta(max_length=10_000)] | None = None
-    wait_ms: Annotated[int, Meta(ge=0, le=60_000)] = 0
-
-
-class ReadTranscriptResult(Form):
-    """As much of the agent's own record as fits a message; `more` says whether there is more now.
-
-    `blocks` has the same as blocks, if that form was asked for.
-    """
-
-    transcript: Transcript
-    cursor: str
-    blocks: list[TranscriptBlock] = []
-    more: bool = False
-
-
-class SpawnTerminalParams(Form):
-    """Open a shell in the environment."""
-
-    session_token: Token
-    cwd: Annotated[str, Meta(min_length=1)]
-    shell: str | None = None
-    env: dict[str, str] = {}
-    cols: Cells = 80
-    rows: Cells = 24
-
-
-class SpawnTerminalResult(Form):
-    """The shell that was opened."""
-
-    terminal_id: str
-    pid: int
-
-
-class ResizeTerminalParams(Form):
-    """A terminal's window changed."""
-
-    session_token: Token
-    terminal_id: Identifier
-    cols: Cells
-    rows: Cells
-
-
-class CloseTerminalParams(Form):
-    """A terminal is no longer wanted."""
-
-    session_token: Token
-    terminal_id: Identifier
-
-
-class TerminalInputParams(Form):
-    """Keys typed into a terminal; bytes, so base64 on the wire."""
-
-    session_token: Token
-    terminal_id: Identifier
-    data: bytes
 
 
 class AckMessagesParams(Form):
@@ -290,14 +189,6 @@ class ReportMessageParams(Struct, gc=False):
 
     __repr__ = Form.__repr__
     __rich_repr__ = Form.__rich_repr__
-
-
-class ReportTerminalParams(Form):
-    """What a terminal printed, or that it ended."""
-
-    terminal_id: Identifier
-    data: bytes | None = None
-    exit_code: int | None = None
 
 
 INITIALIZE = Method("initialize", InitializeParams, InitializeResult)

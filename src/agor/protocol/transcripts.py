@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from msgspec import Raw, Struct
+from msgspec import Meta, Raw, Struct
 
 from agor.protocol.events import BlockKind
+from agor.protocol.forms import Form, Identifier
+
+TranscriptForm = Literal["lines", "blocks"]
 
 
 class SubagentTranscript(Struct, frozen=True):
@@ -38,6 +41,53 @@ class TranscriptBlock(Struct, frozen=True, kw_only=True, omit_defaults=True):
     tool_name: str | None = None
     tool_input: dict[str, Any] | None = None
     is_error: bool = False
+
+
+class PrepareSessionParams(Form):
+    """Put the record of a conversation where its agent looks for it, before the next prompt.
+
+    A long one comes in parts, in order; all but the last say that there is more.
+    """
+
+    session_id: Identifier
+    agentic_tool: Identifier
+    agent_session_id: Identifier
+    workspace: Annotated[str, Meta(min_length=1)]
+    transcript: Transcript
+    more: bool = False
+
+
+class PrepareSessionResult(Form):
+    """Whether the session can take a prompt that resumes the conversation."""
+
+    ready: bool
+
+
+class ReadTranscriptParams(Form):
+    """Which conversation to read back, and from where: a `cursor` that was given before.
+
+    With `wait_ms`, an answer with nothing new in it is held back for so long.
+    """
+
+    session_id: Identifier
+    agentic_tool: Identifier
+    agent_session_id: Identifier
+    workspace: Annotated[str, Meta(min_length=1)]
+    form: TranscriptForm = "lines"
+    cursor: Annotated[str, Meta(max_length=10_000)] | None = None
+    wait_ms: Annotated[int, Meta(ge=0, le=60_000)] = 0
+
+
+class ReadTranscriptResult(Form):
+    """As much of the agent's own record as fits a message; `more` says whether there is more now.
+
+    `blocks` has the same as blocks, if that form was asked for.
+    """
+
+    transcript: Transcript
+    cursor: str
+    blocks: list[TranscriptBlock] = []
+    more: bool = False
 
 
 def joined(parts: Iterable[Transcript]) -> Transcript:

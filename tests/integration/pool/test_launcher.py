@@ -19,6 +19,7 @@ from agor.environments.launching import LauncherLink, bind_control, start_launch
 from agor.errors import Disconnected, RpcError
 from agor.executor.launcher.keeper import LOG_BYTES, append_bounded
 from agor.linux import children, is_alive, kill_family
+from agor.protocol.forms import Nothing
 from agor.protocol.launching import (
     COUNT_FAMILY,
     RETIRE,
@@ -28,7 +29,9 @@ from agor.protocol.launching import (
     SignalParams,
     SpawnParams,
 )
-from agor.protocol.methods import PING, Nothing
+from agor.protocol.methods import (
+    PING,
+)
 from agor.protocol.validation import Method
 from agor.rpc import Routes, unix
 

@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from agor.protocol.api import Given, Id, PermissionStatus, Sent, SessionStatus, TaskStatus
-from agor.protocol.methods import TranscriptForm
 from agor.protocol.people import Whose
+from agor.protocol.transcripts import TranscriptForm
 
 Limit = Annotated[int, Meta(ge=1, le=200, description="How many at most.")]
 Cursor = Annotated[

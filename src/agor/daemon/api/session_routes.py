@@ -38,8 +38,8 @@ from agor.protocol.api import (
     TaskMove,
     TaskStop,
 )
-from agor.protocol.methods import ReadTranscriptResult
 from agor.protocol.shares import NewShare, Share
+from agor.protocol.transcripts import ReadTranscriptResult
 
 _FOLLOW = """Replays what is behind `after` and goes on live, with no gap and no duplicate. To go on
 after a cut, ask again with the sequence of the last event that you have.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from agor.daemon.api.forms import SessionsQuery, TranscriptQuery
 from agor.daemon.api.route import Request
 from agor.protocol.api import NewSession, Page, Session, SessionChange
-from agor.protocol.methods import ReadTranscriptResult
+from agor.protocol.transcripts import ReadTranscriptResult
 
 
 async def create(request: Request[NewSession]) -> Session:

@@ -28,8 +28,8 @@ from agor.environments.launching import (
 )
 from agor.errors import AgorError, Disconnected, LauncherFailed, TimedOut
 from agor.linux import send
+from agor.protocol.forms import Nothing
 from agor.protocol.launching import RETIRE
-from agor.protocol.methods import Nothing
 from agor.protocol.validation import Method
 
 P = TypeVar("P")

@@ -14,7 +14,7 @@ from agor.daemon.services.principal import Principal
 from agor.daemon.services.workspaces.workspaces import Workspaces
 from agor.errors import Conflict, NotFound, RpcError, Unprocessable
 from agor.execution import Conversation
-from agor.protocol.methods import ReadTranscriptResult, TranscriptForm
+from agor.protocol.transcripts import ReadTranscriptResult, TranscriptForm
 
 
 class SessionTranscripts:

@@ -27,6 +27,7 @@ from agor.executor.launcher.control import Connection, Handlers, answer
 from agor.executor.launcher.offspring import Offspring
 from agor.executor.launcher.rehearsal import TASK, rehearse
 from agor.linux import become_subreaper, process_of
+from agor.protocol.forms import Nothing
 from agor.protocol.launching import (
     COUNT_FAMILY,
     FIND_FAMILY,
@@ -43,7 +44,6 @@ from agor.protocol.launching import (
     SignalParams,
     SpawnParams,
 )
-from agor.protocol.methods import Nothing
 from agor.protocol.validation import ParamsReader
 from agor.rpc.unix import inherit, peer_uid
 

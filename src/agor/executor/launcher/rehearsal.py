@@ -13,6 +13,7 @@ import socket
 import msgspec
 
 from agor.executor.launcher.plan import Plan, make_executor
+from agor.protocol.forms import Nothing
 from agor.protocol.launching import SpawnParams
 from agor.protocol.methods import (
     INITIALIZE,
@@ -20,7 +21,6 @@ from agor.protocol.methods import (
     PROTOCOL_VERSION,
     SHUTDOWN,
     InitializeParams,
-    Nothing,
     ShutdownParams,
 )
 from agor.rpc import Routes, unix
