@@ -387,23 +387,6 @@ async def test_what_was_half_said_when_the_program_died_is_told_as_such(site: Si
 # ── faults ───────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize(
-    ("fault", "code"),
-    [
-        ("rate_limit", "rate_limited"),
-        ("overloaded", "provider_overloaded"),
-        ("server_error", "provider_failed"),
-    ],
-)
-async def test_what_claude_gives_up_on_has_its_own_word(site: Site, fault: str, code: str):
-    async with site.connected() as trial:
-        result = await trial.prompt("fail", [{"error": {"kind": fault, "retry": False}}])
-        assert result.error is not None
-        assert (result.status, result.error.code) == ("failed", code)
-        # The session goes on.
-        assert (await trial.prompt("and now?", [{"text": "Better."}])).status == "completed"
-
-
 async def test_a_key_that_is_not_taken_is_tried_once(site: Site):
     async with site.connected() as trial:
         result = await trial.prompt("hello", [{"error": {"kind": "bad_key", "retry": True}}])

@@ -127,6 +127,41 @@ async def test_what_an_mcp_server_wants_to_know_is_declined():
         assert heard.params["result"]["action"] == "decline"
 
 
+async def test_what_is_asked_is_what_is_allowed_and_not_what_the_call_began_with():
+    asked: list[tuple[str, dict[str, Any]]] = []
+    calls: list[dict[str, Any]] = [
+        {"type": "commandExecution", "id": "c", "command": "bash -lc 'make all'", "cwd": "/w"},
+        {"type": "mcpToolCall", "id": "r", "server": "s", "tool": "read", "arguments": {"n": 1}},
+        {"type": "mcpToolCall", "id": "d", "server": "s", "tool": "delete", "arguments": {"n": 1}},
+    ]
+    about: dict[str, Any] = {"threadId": "t", "turnId": "1"}
+    part = {"itemId": "c", "command": "bash -lc 'rm -rf /'", "cwd": "/", "kind": "stdin"}
+    meta = {"codex_approval_kind": "mcp_tool_call", "tool_params": {"n": 1}}
+    delete = {"serverName": "s", "_meta": meta, "message": 'May it run tool "delete"?'}
+    other = {"serverName": "s", "_meta": meta, "message": 'May it run tool "else"?'}
+    async with started() as server:
+        messages = server.listen()
+        turn = turn_of([], approved=True, asked=asked)
+        telling = Telling(turn, "t", {})
+        for item in calls:
+            await telling.take(Message("item/started", {**about, "item": item}))
+        approvals = Approvals(server, turn, telling)
+        command = "item/commandExecution/requestApproval"
+        await approvals.answer(Message(command, about | part, 1))
+        for number, params in enumerate((delete, other), 2):
+            asking = Message("mcpServer/elicitation/request", about | params, number)
+            await approvals.answer(asking)
+        answers = [await messages.get() for _ in range(3)]
+    assert asked == [
+        ("commandExecution", {"command": "rm -rf /", "cwd": "/", "kind": "stdin"}),
+        ("mcp__s__delete", {"n": 1}),
+    ]
+    results = [each.params["result"] for each in answers if each is not None]
+    assert [result.get("decision") or result["action"] for result in results] == [
+        "accept", "accept", "decline",
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize("approved", [True, False])
 async def test_more_rights_are_granted_for_the_turn_if_a_person_says_so(approved: bool):
     wanted = {"network": {"enabled": True}}
@@ -144,11 +179,18 @@ async def test_more_rights_are_granted_for_the_turn_if_a_person_says_so(approved
         }
 
 
-def turn_of(told: list[Event], *, approved: bool = False) -> Turn:
+def turn_of(
+    told: list[Event],
+    *,
+    approved: bool = False,
+    asked: list[tuple[str, dict[str, Any]]] | None = None,
+) -> Turn:
     async def tell(event: Event) -> None:
         told.append(event)
 
-    async def ask(*_: Any) -> RequestPermissionResult:
+    async def ask(name: str, given: dict[str, Any], _: str | None) -> RequestPermissionResult:
+        if asked is not None:
+            asked.append((name, given))
         return RequestPermissionResult(approved=approved)
 
     async def fetch_key(*_: str) -> Any:

@@ -109,7 +109,7 @@ async def test_who_only_plans_runs_no_command_that_the_prompt_does_not_name(site
         await trial.prompt("plan", *script, permission_mode="plan", tools=["fileChange"])
         assert trial.side.questions == []
         (use,) = uses(trial)
-        assert (use.status, use.reason) == ("denied", "this prompt may use only: fileChange")
+        assert (use.status, use.reason) == ("denied", "plan mode: nothing is changed")
 
 
 async def test_an_mcp_server_that_does_not_start_is_told_and_the_turn_goes_on(site: Site):

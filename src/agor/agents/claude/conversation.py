@@ -10,7 +10,13 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from typing import Any, cast
 
 import structlog
-from claude_agent_sdk import ClaudeAgentOptions, ClaudeSDKClient, HookMatcher, Message
+from claude_agent_sdk import (
+    ClaudeAgentOptions,
+    ClaudeSDKClient,
+    HookMatcher,
+    Message,
+    PermissionMode,
+)
 
 from agor.agents.claude.connection import Connection
 from agor.agents.claude.launch import NAME, Launch, Talk
@@ -62,6 +68,9 @@ class Conversation:
                 await self._adapt(talk)
                 await self._client.query(_prompt(turn.params.prompt, own))
                 await self._follow(current)
+                if current.hopeless is not None:
+                    await self._interrupt(current)
+                    raise current.hopeless
         except asyncio.CancelledError:
             await asyncio.shield(self._interrupt(current))
             raise
@@ -82,7 +91,7 @@ class Conversation:
         if talk.model != self._talk.model:
             await self._client.set_model(talk.model)
         if talk.mode != self._talk.mode:
-            await self._client.set_permission_mode(talk.mode)  # type: ignore[arg-type]
+            await self._client.set_permission_mode(cast("PermissionMode", talk.mode))
         self._talk = talk
 
     async def _follow(self, current: ClaudeTurn) -> None:
@@ -90,13 +99,8 @@ class Conversation:
         async with contextlib.aclosing(messages):
             async for message in messages:
                 await current.take(message)
-                if current.over:
+                if current.over or (current.hopeless is not None and not current.interrupted):
                     return
-                if current.hopeless is not None and not current.interrupted:
-                    break
-        if current.hopeless is not None:
-            await self._interrupt(current)
-            raise current.hopeless
         raise AgentEnded(f"{NAME} said nothing more in the middle of a turn")
 
     async def _interrupt(self, current: ClaudeTurn) -> None:

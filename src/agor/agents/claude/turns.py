@@ -14,7 +14,6 @@ from typing import Any
 from claude_agent_sdk import (
     AssistantMessage,
     Message,
-    RateLimitEvent,
     ResultMessage,
     StreamEvent,
     SystemMessage,
@@ -64,8 +63,6 @@ class ClaudeTurn:
             await self._result(message)
         elif isinstance(message, SystemMessage):
             await self._system(message.subtype, message.data)
-        elif isinstance(message, RateLimitEvent) and message.rate_limit_info.status == "rejected":
-            await self._turn.tell(Log("warning", "the account has used up what it may use for now"))
 
     async def close(self) -> None:
         """Complete what was left half said."""
@@ -107,7 +104,7 @@ class ClaudeTurn:
             case "background_tasks_changed":
                 self._background = len(data.get("tasks") or [])
             case "api_retry":
-                self.hopeless = fault_of_retry(data, self._credential)
+                self.hopeless = self.hopeless or fault_of_retry(data, self._credential)
                 await self._turn.tell(Log("warning", retry_in_words(data)))
             case "status" if "permissionMode" in data:
                 self.mode = data["permissionMode"]
@@ -117,7 +114,7 @@ class ClaudeTurn:
     async def _end(self) -> None:
         self.over = True
         if self._background:
-            words = f"{self._background} in the background: it goes on while Claude's program does"
+            words = f"{self._background} left in the background, until Claude's program ends"
             await self._turn.tell(Log("info", words))
 
     async def _init(self, data: Mapping[str, Any]) -> None:

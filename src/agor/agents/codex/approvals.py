@@ -53,29 +53,27 @@ class Approvals:
         self._server.answer(message, result)
 
     async def _command(self, params: Json) -> Json:
-        item = {
-            "type": "commandExecution",
-            "id": params["itemId"],
-            "command": params.get("command") or "",
-            "cwd": params.get("cwd") or self._turn.params.cwd,
-        }
-        more = {
-            name: params[name]
-            for name in ("networkApprovalContext", "additionalPermissions")
-            if params.get(name)
-        }
-        allowed = await self._ask(await self._telling.call(item, params["threadId"]), params, more)
+        item = {"type": "commandExecution", "id": params["itemId"], "command": "", "cwd": ""}
+        call = await self._telling.call(item, params["threadId"])
+        # What is asked is what is to be allowed: it may be a part of the command that was begun.
+        told = {name: params[name] for name in ("command", "cwd") if params.get(name)}
+        wanted = tool_input({**call.item, **told})
+        if params.get("kind", "command") != "command":
+            wanted["kind"] = params["kind"]
+        for name in ("networkApprovalContext", "additionalPermissions"):
+            if params.get(name):
+                wanted[name] = params[name]
+        # Who plans has a sandbox, and what asks wants to leave it.
+        allowed = await self._ask(call, wanted, params, changes=True)
         return {"decision": "accept" if allowed else "decline"}
 
     async def _file_change(self, params: Json) -> Json:
         item = {"type": "fileChange", "id": params["itemId"], "changes": []}
-        more = {"grantRoot": params["grantRoot"]} if params.get("grantRoot") else {}
-        allowed = await self._ask(
-            await self._telling.call(item, params["threadId"]),
-            params,
-            more,
-            forbidden=PLANNING if self._planning else None,
-        )
+        call = await self._telling.call(item, params["threadId"])
+        wanted = tool_input(call.item)
+        if params.get("grantRoot"):
+            wanted["grantRoot"] = params["grantRoot"]
+        allowed = await self._ask(call, wanted, params, changes=True)
         return {"decision": "accept" if allowed else "decline"}
 
     async def _permissions(self, params: Json) -> Json:
@@ -86,30 +84,34 @@ class Approvals:
             "input": {"permissions": wanted, "cwd": params.get("cwd")},
         }
         call = await self._telling.begin_call(item, params["threadId"])
-        allowed = await self._ask(call, params, {}, forbidden=PLANNING if self._planning else None)
+        allowed = await self._ask(call, item["input"], params, changes=True)
         await call.finish(item | {"status": "completed" if allowed else "declined"})
         return {"permissions": wanted if allowed else {}, "scope": "turn"}
 
     async def _mcp(self, params: Json) -> Json:
-        meta = params.get("_meta") or {}
-        declined = {"action": "decline", "content": None, "_meta": None}
-        call = self._mcp_call(params["serverName"], meta.get("tool_params"))
-        if meta.get("codex_approval_kind") != "mcp_tool_call" or call is None:
-            words = (
-                f"the MCP server {params['serverName']} asked for input, which agor does not give"
-            )
+        call = self._mcp_call(params)
+        if call is None:
+            server = params["serverName"]
+            words = f"the MCP server {server} asked for something, which agor does not give"
             await self._turn.tell(Log("warning", words))
-            return declined
-        if await self._ask(call, params, {}):
+        elif await self._ask(call, tool_input(call.item), params):
             return {"action": "accept", "content": {}, "_meta": None}
-        return declined
+        return {"action": "decline", "content": None, "_meta": None}
 
-    def _mcp_call(self, server: str, arguments: Any) -> Call | None:
-        """Find the call that is meant; the question does not name it."""
+    def _mcp_call(self, params: Json) -> Call | None:
+        """Find the call that is meant: the question has no id of it, but all that it is about."""
+        meta = params.get("_meta") or {}
+        if meta.get("codex_approval_kind") != "mcp_tool_call":
+            return None
         for call in self._telling.calls.values():
             item = call.item
-            meant = item["type"] == "mcpToolCall" and item["server"] == server and not call.asked
-            if meant and (arguments is None or item.get("arguments") == arguments):
+            if (
+                item["type"] == "mcpToolCall"
+                and not call.asked
+                and item["server"] == params["serverName"]
+                and f'tool "{item["tool"]}"' in params["message"]
+                and (item.get("arguments") or {}) == (meta.get("tool_params") or {})
+            ):
                 return call
         return None
 
@@ -132,28 +134,35 @@ class Approvals:
     # ── one call ─────────────────────────────────────────────────────────────────────────────
 
     async def _ask(
-        self, call: Call, params: Json, more: Json, forbidden: str | None = None
+        self, call: Call, wanted: dict[str, Any], params: Json, *, changes: bool = False
     ) -> bool:
+        """Ask whether a call may be, and see to it that a no is understood."""
         call.asked = True
-        item = call.item
-        if forbidden is not None:
-            await call.use.update("denied", reason=forbidden)
-            decision = RequestPermissionResult(approved=False, reason=forbidden)
-        else:
-            name, wanted = tool_name(item), tool_input(item) | more
-            decision = await self._turn.permit(call.use, name, wanted, item["id"])
-            changed = decision.updated_input
-            if decision.approved and changed is not None and changed != wanted:
-                # It can only be run as it is, and so was not allowed.
-                reason = f"do this instead: {json.dumps(changed, ensure_ascii=False)}"
-                await call.use.update("denied", reason=reason)
-                decision = RequestPermissionResult(approved=False, reason=reason)
+        decision = await self._decide(call, wanted, changes=changes)
         if decision.approved:
             return True
         call.denial = decision.reason or "denied"
         if decision.reason:
-            await self._tell_model(message_of(item, decision.reason), params)
+            await self._tell_model(message_of(call.item, decision.reason), params)
         return False
+
+    async def _decide(
+        self, call: Call, wanted: dict[str, Any], *, changes: bool
+    ) -> RequestPermissionResult:
+        if changes and self._planning:
+            return await self._deny(call, PLANNING)
+        name, call_id = tool_name(call.item), call.item["id"]
+        decision = await self._turn.permit(call.use, name, wanted, call_id)
+        changed = decision.updated_input
+        if decision.approved and changed is not None and changed != wanted:
+            # It can only be run as it is, and so was not allowed.
+            instead = json.dumps(changed, ensure_ascii=False)
+            return await self._deny(call, f"do this instead: {instead}")
+        return decision
+
+    async def _deny(self, call: Call, reason: str) -> RequestPermissionResult:
+        await call.use.update("denied", reason=reason)
+        return RequestPermissionResult(approved=False, reason=reason)
 
     async def _tell_model(self, message: Json, params: Json) -> None:
         if params.get("turnId") is None:

@@ -1,8 +1,10 @@
 """Codex's own records of conversations: one file of lines for each, by the day it began.
 
-Left out of the likeness of live blocks and those told from the record: output of a command's first
+Live blocks and those told from the record are the same, but for this: output of a command's first
 moments, which Codex does not stream, stands at the end of the live result if the command ran on;
-results of commands that run side by side may be in another order.
+results of commands that run side by side, and stream, may be in another order; what was said before
+a provider's stream broke is told live only; so are a person's answers to questions, as input, and a
+command of a script that was denied without a reason.
 """
 
 from __future__ import annotations
