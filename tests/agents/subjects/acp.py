@@ -37,7 +37,6 @@ ACP = Subject(
     run_tool="Bash",
     written_path=lambda tool_input: str(tool_input["file_path"]),
     call_mcp=_call_mcp,
-    keeps_thinking=False,
     tells_reason=False,
     tells_cost=True,
     restores=False,
