@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import shutil
 
-from agor.protocol.methods import (
-    PREPARE_SESSION,
-    READ_TRANSCRIPT,
-    PrepareSessionParams,
-    ReadTranscriptParams,
-)
+from agor.protocol.methods import PREPARE_SESSION, READ_TRANSCRIPT
+from agor.protocol.transcripts import PrepareSessionParams, ReadTranscriptParams
 from tests.agents.codex.steps import told_to_model
 from tests.agents.site import PATIENCE, Site
 from tests.agents.test_records import which
