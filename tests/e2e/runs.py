@@ -38,12 +38,23 @@ def at_terminal(
         yield running
 
 
-def ask(agor: Agor, path: str) -> Any:
-    """Ask the daemon itself: quicker than a command."""
+def ask(agor: Agor, path: str, body: Any = None) -> Any:
+    """Ask the daemon itself: quicker than a command. With a body, it is a POST."""
     headers = {"authorization": f"Bearer {(agor.home / 'token').read_text().strip()}"}
-    answer = httpx.get(f"{agor.url}{path}", headers=headers, trust_env=False)
-    assert answer.status_code == 200, answer.text
+    answer = httpx.request(
+        "GET" if body is None else "POST", f"{agor.url}{path}", json=body, headers=headers,
+        trust_env=False, timeout=PATIENCE,
+    )  # fmt: skip
+    assert answer.is_success, answer.text
     return answer.json()
+
+
+def begin(agor: Agor, folder: Path, prompt: str) -> str:
+    """Begin a session with the scripted agent; gives its id."""
+    new = {"agentic_tool": "scripted", "workspace": str(folder), "title": prompt[:60]}
+    session_id: str = ask(agor, "/sessions", new)["session_id"]
+    ask(agor, f"/sessions/{session_id}/prompt", {"prompt": prompt})
+    return session_id
 
 
 def sessions(agor: Agor, folder: Path) -> list[dict[str, Any]]:

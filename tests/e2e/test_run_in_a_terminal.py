@@ -68,11 +68,8 @@ def test_always_makes_a_rule_after_a_look_at_what_it_would_have_decided(agor: Ag
         run.wait_for("[y/N] ", times=2)
         run.type("y\n")
         assert run.wait_ended() == 0
-    (rule,) = [
-        each
-        for each in json.loads(agor.done("rule", "list", "--json"))
-        if each["scope_id"] == str(tmp_path)
-    ]
+    rules = ask(agor, "/permission-rules")["items"]
+    (rule,) = [each for each in rules if each["scope_id"] == str(tmp_path)]
     assert (rule["tool"], rule["input"]) == ("Bash", {"command": "git status*"})
     done = agor(*words(asks("git status")), cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")

@@ -9,19 +9,21 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.people_commands import Agor
-from tests.e2e.runs import asked, asks, feed, sessions, tasks, words
+from tests.e2e.runs import ask, asked, asks, begin, feed, sessions, tasks, words
 
 
 @pytest.fixture
 def session_id(agor: Agor, tmp_path: Path) -> str:
     """A session whose agent said hello."""
-    return agor.done("run", "--agent", "scripted", "--detach", "hello you", cwd=tmp_path).strip()
+    session_id = begin(agor, tmp_path, "hello you")
+    with contextlib.closing(feed(agor, session_id)) as events:
+        next(event for event in events if event["type"] == "task" and event["data"]["ended_at"])
+    return session_id
 
 
 def asking(agor: Agor, folder: Path, command: str = "ls") -> str:
     """Begin a session whose agent asks for a command; gives the request's id."""
-    agor.done(*words(asks(command)), "--detach", cwd=folder)
-    session_id = sessions(agor, folder)[0]["session_id"]
+    session_id = begin(agor, folder, json.dumps([asks(command)]))
     # A task that asks is told of before its question is: the feed has them in this order.
     with contextlib.closing(feed(agor, session_id)) as events:
         next(event for event in events if event["type"] == "permission")
@@ -59,7 +61,6 @@ def test_a_prompt_that_waits_behind_another_is_stopped_with_it(agor: Agor, tmp_p
 
 
 def test_a_session_is_deleted_only_if_somebody_is_sure(agor: Agor, tmp_path: Path, session_id: str):
-    agor.done("session", "attach", session_id)
     assert "--yes" in agor.refused("session", "delete", session_id)
     assert agor.done("session", "delete", session_id, "--yes") == f"{session_id} is deleted\n"
     assert sessions(agor, tmp_path) == []
@@ -67,8 +68,7 @@ def test_a_session_is_deleted_only_if_somebody_is_sure(agor: Agor, tmp_path: Pat
 
 def test_which_session_is_meant_is_said_or_asked_for(agor: Agor, tmp_path: Path, session_id: str):
     assert "agor session list" in agor.refused("session", "show", "ffffffff")
-    assert "too short" in agor.refused("session", "show", "0")
-    agor.done("run", "--agent", "scripted", "--detach", "x", cwd=tmp_path)
+    begin(agor, tmp_path, "x")
     # The first characters of an id are the year.
     assert "sessions begin with" in agor.refused("session", "show", session_id[:4])
     elsewhere = agor("session", "show", cwd=Path("/"))
@@ -77,15 +77,13 @@ def test_which_session_is_meant_is_said_or_asked_for(agor: Agor, tmp_path: Path,
 
 
 def test_a_session_is_shared_and_no_more(agor: Agor, tmp_path: Path, session_id: str):
-    agor.done("user", "add", f"bea-{session_id[-4:]}", "--no-password")
     bea = f"bea-{session_id[-4:]}"
-    told = agor.done("session", "share", session_id, bea)
-    assert told == f"{bea} may look at it: {session_id}\n"
+    ask(agor, "/users", {"name": bea})
     told = agor.done("session", "share", session_id, bea, "--prompt")
     assert told == f"{bea} may look at it and prompt: {session_id}\n"
     assert f"shared     {bea} (prompt)\n" in agor.done("session", "show", session_id)
     assert agor.done("session", "unshare", session_id, bea) == f"{bea} cannot see it any more\n"
-    assert json.loads(agor.done("session", "show", session_id, "--json"))["shares"] == []
+    assert ask(agor, f"/sessions/{session_id}/shares")["items"] == []
     assert "agor user list" in agor.refused("session", "share", session_id, "nobody-like-it")
 
 
@@ -119,8 +117,6 @@ def test_an_answer_for_more_than_once_is_shown_before_it_is_saved(agor: Agor, tm
     assert "--yes" in unsure.stderr
     agor.done("permission", "allow", permission_id, "--scope", "workspace", "--yes")
     assert agor(*words(asks("ls")), cwd=tmp_path).returncode == 0
-    assert agor(*words(asks("pwd")), cwd=tmp_path).returncode == 3
     agor.done("permission", "allow", asking(agor, tmp_path, "pwd"), "--scope", "session")
-    agor.done("session", "attach", cwd=tmp_path)
     again = json.dumps([asks("pwd")])
     assert agor("session", "prompt", again, cwd=tmp_path).returncode == 0

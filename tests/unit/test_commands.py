@@ -12,8 +12,10 @@ from typing import Any
 
 import pytest
 from typer.core import TyperGroup
+from typer.testing import CliRunner
 
 from agor.cli.commands import COMMANDS, load
+from agor.cli.main import app
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "commands.md"
 #: Each of these takes longer than all that `agor --version` needs.
@@ -87,6 +89,25 @@ def test_a_typing_mistake_gets_the_command_that_was_meant():
     )  # fmt: skip
     assert done.returncode == 2
     assert "Did you mean 'daemon'" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["run"],
+        ["run", "-"],
+        ["run", "  "],
+        ["run", "x", "--mode", "nonsense"],
+        ["run", "x", "--timeout", "soon"],
+        ["session", "prompt", "a", "b", "c"],
+        ["permission", "allow", "x", "--scope", "nonsense"],
+    ],
+)
+def test_what_cannot_be_meant_is_refused_with_two_before_anything_happens(arguments, tmp_path):
+    done = CliRunner().invoke(app, arguments, input="", env={"AGOR_HOME": str(tmp_path / "home")})
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "Usage: " in done.stderr
+    assert not (tmp_path / "home").exists()
 
 
 def leaves(command: Any, words: str) -> Iterator[tuple[str, Any]]:

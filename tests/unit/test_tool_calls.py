@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
-from agor.cli.tool_calls import TOOLS, brief, changes_of, details, subject_of
+from agor.cli.diffs import diff_lines
+from agor.cli.tool_calls import TOOLS, Change, brief, changes_of, details, subject_of
 
 
 @pytest.mark.parametrize(
@@ -49,3 +52,17 @@ def test_what_is_shown_as_a_change_is_not_told_again():
 @pytest.mark.parametrize("name", TOOLS)
 def test_every_tool_of_the_table_is_about_the_member_that_it_names(name):
     assert subject_of(name, {"path": "z", TOOLS[name]: "x", "other": "y"}) == TOOLS[name]
+
+
+def test_every_line_of_a_change_can_be_seen_however_long_it_is():
+    old, new = ["same"] * 600 + ["old"], ["same"] * 600 + ["new", "\x1b[2Jhidden"]
+    change = Change("a", "\n".join(old), "\n".join(new))
+    told = [line.plain for line in diff_lines([change], sys.maxsize)]
+    assert [told[-1], "-old" in told, "+new" in told] == ["+[2Jhidden", True, True]
+    first, second = diff_lines([change], 1)
+    assert (first.plain, second.plain) == (told[0], f"… {len(told) - 1} more lines")
+
+
+def test_who_decides_sees_which_files_change():
+    changes = [{"path": "a", "diff": "+x"}, {"path": "b\x1b", "diff": "+y"}]
+    assert list(details({"changes": changes, "cwd": "/"})) == ["changes: a b", "cwd: /"]

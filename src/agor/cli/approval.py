@@ -5,11 +5,14 @@ Before "always" is saved it is shown which past requests that rule would have de
 
 from __future__ import annotations
 
+import sys
+
+from agor.cli.diffs import DIFF_LINES, diff_lines
 from agor.cli.keyboard import Keyboard
 from agor.cli.printable import printable
 from agor.cli.questions import answer, questions_of
 from agor.cli.rule_view import print_preview
-from agor.cli.tool_calls import details, subject_of
+from agor.cli.tool_calls import changes_of, details, subject_of
 from agor.client import Client
 from agor.errors import AgorError
 from agor.protocol.api import Decision, DecisionRule, Permission, Session
@@ -70,12 +73,9 @@ class Approval:
         lines = list(details(asked.tool_input))
         for line in lines[:_MOST_LINES]:
             self._say(f"  {line}", "")
-        if len(lines) > _MOST_LINES:
-            self._say(
-                f"  … {len(lines) - _MOST_LINES} more lines: agor permission show "
-                f"{asked.permission_id}",
-                "yellow",
-            )
+        changed = len(diff_lines(changes_of(asked.tool_input), sys.maxsize))
+        if len(lines) > _MOST_LINES or changed > DIFF_LINES:
+            self._say(f"  There is more: agor permission show {asked.permission_id}", "yellow")
 
     async def _refusal(self) -> Decision | None:
         reason = await self._keyboard.ask("Why not? (for the agent; Enter: no reason) ")

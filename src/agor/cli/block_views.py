@@ -9,6 +9,7 @@ from rich.text import Text
 
 from agor.cli.markdown import MOST_HELD, Rendered, split
 from agor.cli.printable import printable
+from agor.cli.screen import PARAGRAPHS
 
 #: Characters of an unfinished piece that are worth being rendered each time it grows.
 _MOST_RENDERED = 4000
@@ -20,7 +21,9 @@ class BlockView:
     """One block: `add` and `finish` give what is whole by now, `growing` the rest."""
 
     #: Blocks of one group stand close together.
-    group = "block"
+    group = PARAGRAPHS
+    #: How far to the right it stands.
+    depth = 0
 
     def add(self, text: str) -> Iterator[RenderableType]:
         """Take the next piece."""

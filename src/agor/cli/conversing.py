@@ -83,6 +83,9 @@ async def attach(client: Client, session: Session, manner: Manner) -> int:
     page = await client.messages(session.session_id, limit=_REPLAYED)
     tasks = [task async for task in client.tasks(session.session_id)]
     open_tasks = [task.task_id for task in tasks if task.ended_at is None]
+    if not open_tasks:
+        # The last one may have ended in between.
+        page = await client.messages(session.session_id, limit=_REPLAYED)
     asked = [each async for each in client.permissions(status="pending")]
     pending = [each for each in reversed(asked) if each.session_id == session.session_id]
     async with client.follow(session.session_id, 0 if manner.as_json else page.sequence) as feed:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Iterator
-from itertools import islice
 
 from rich.text import Text
 
 from agor.cli.printable import printable
 from agor.cli.tool_calls import Change
 
-#: Lines of one text that are compared; comparing takes the square of them.
-_MOST_COMPARED = 2000
+#: Lines of a change that are shown in between.
+DIFF_LINES = 40
+#: Lines of one text that are compared, which takes the square of them. The others are all told.
+_MOST_COMPARED = 500
 _CONTEXT = 2
 _STYLES = {"+": "green", "-": "red", "@": "cyan"}
 
@@ -25,7 +26,7 @@ def diff_lines(changes: Iterable[Change], most: int) -> list[Text]:
     for change in several:
         if len(several) > 1:
             lines.append(Text(printable(change.path), "bold"))
-        told = list(islice(_lines_of(change), 2 * _MOST_COMPARED))
+        told = list(_lines_of(change))
         room = max(0, most - len(lines))
         lines += [_coloured(line) for line in told[:room]]
         left_out += len(told[room:])
@@ -52,6 +53,8 @@ def _lines_of(change: Change) -> Iterator[str]:
         # Two lines of names; and where a part begins is not known, only that something is between.
         if number > 2:
             yield "…" if line.startswith("@@") else line
+    yield from (f"-{line}" for line in old[_MOST_COMPARED:])
+    yield from (f"+{line}" for line in new[_MOST_COMPARED:])
 
 
 def _coloured(line: str) -> Text:

@@ -18,6 +18,8 @@ from rich.segment import ControlType, Segment, Segments
 from rich.spinner import Spinner
 from rich.text import Text
 
+#: The group whose members have empty lines between them, too.
+PARAGRAPHS = "paragraphs"
 _INDENT = 2
 _TAB = 8
 #: Seconds between two drawings.
@@ -68,15 +70,16 @@ class Screen:
         """Print something that is whole; an empty line goes between different groups."""
         with self.console:
             self._wipe()
-            if self._last and (group != self._last or group == "block"):
+            if self._last and (group != self._last or group == PARAGRAPHS):
                 self.console.print()
             self._last = group
             self._print(what, depth * _INDENT)
             self._draw()
 
-    def forget_group(self) -> None:
-        """What comes next is separated from what was before, whatever it is."""
-        self._last = self._last and "block"
+    def set_apart(self) -> None:
+        """Have an empty line before what comes next, whatever it is."""
+        if self._last:
+            self._last = PARAGRAPHS
 
     def _print(self, what: RenderableType, indent: int) -> None:
         if self.rendered:

@@ -108,6 +108,8 @@ def details(tool_input: dict[str, Any]) -> Iterator[str]:
     if any(_listed(tool_input)):
         hidden |= set(_LISTS)
     for member, value in tool_input.items():
+        if member in hidden and member in _LISTS:
+            yield f"{member}: {printable(' '.join(each.path for each in _listed(tool_input)))}"
         if member in hidden:
             continue
         first, *rest = printable(_words(value)).split("\n")

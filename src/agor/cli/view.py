@@ -6,13 +6,14 @@ first lines of what it gave back. What a sub-agent does stands further to the ri
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Self
 
 from rich.console import Console, RenderableType
 from rich.text import Text
 
 from agor.cli.block_views import BlockView, new_view
-from agor.cli.diffs import diff_lines
+from agor.cli.diffs import DIFF_LINES, diff_lines
 from agor.cli.printable import printable
 from agor.cli.screen import Screen
 from agor.cli.task_facts import ending
@@ -29,8 +30,6 @@ from agor.protocol.events import (
     Status,
 )
 
-#: Lines of a change that are shown.
-_DIFF_LINES = 40
 #: How far to the right sub-agents of sub-agents go.
 _DEEPEST = 6
 _MARKS = {"failed": ("✗", "red"), "denied": ("⊘", "yellow")}
@@ -66,7 +65,7 @@ class EventView:
         """Print all there is, and leave the terminal to somebody else."""
         self._finish_all()
         self._screen.pause()
-        self._screen.forget_group()
+        self._screen.set_apart()
 
     def resume(self) -> None:
         """Take it back."""
@@ -141,17 +140,15 @@ class EventView:
         else:
             name = ""
             self._screen.doing = "thinking" if start.kind == "thinking" else "answering"
-        self._blocks[start.block_id] = new_view(
-            start.kind, name=printable(name), rendered=self._screen.rendered
-        )
-        self._depths[f"block {start.block_id}"] = depth
+        block = new_view(start.kind, name=printable(name), rendered=self._screen.rendered)
+        block.depth = depth
+        self._blocks[start.block_id] = block
 
     def _grow(self, block_id: str, text: str) -> None:
         block = self._blocks.get(block_id)
         if block is not None:
             self._current = block_id
-            for piece in block.add(text):
-                self._print(block_id, block, piece)
+            self._print(block, block.add(text))
 
     def _finish(self, block_id: str) -> None:
         call = self._calls.pop(block_id, None)
@@ -159,21 +156,18 @@ class EventView:
             self._head(call)
         block = self._blocks.pop(block_id, None)
         if block is not None:
-            for piece in block.finish():
-                self._print(block_id, block, piece)
-            self._depths.pop(f"block {block_id}", None)
+            self._print(block, block.finish())
 
     def _finish_all(self) -> None:
         """Print what is not whole as it is; what comes of it later follows."""
         for call in self._calls.values():
             self._head(call)
-        for block_id, block in self._blocks.items():
-            for piece in block.finish():
-                self._print(block_id, block, piece)
+        for block in self._blocks.values():
+            self._print(block, block.finish())
 
-    def _print(self, block_id: str, block: BlockView, piece: RenderableType) -> None:
-        depth = self._depths.get(f"block {block_id}", 0)
-        self._screen.print(piece, group=block.group, depth=depth)
+    def _print(self, block: BlockView, pieces: Iterator[RenderableType]) -> None:
+        for piece in pieces:
+            self._screen.print(piece, group=block.group, depth=block.depth)
 
     def _growing(self) -> RenderableType | None:
         block = self._blocks.get(self._current or "")
@@ -199,7 +193,7 @@ class EventView:
         """Show what a call would change, unless that was shown already."""
         if tool_use_id is not None and tool_use_id in self._known:
             return
-        lines = diff_lines(changes_of(tool_input), _DIFF_LINES)
+        lines = diff_lines(changes_of(tool_input), DIFF_LINES)
         if lines and tool_use_id is not None:
             self._known.add(tool_use_id)
         for line in lines:
