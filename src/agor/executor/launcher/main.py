@@ -54,7 +54,7 @@ _MAX_CONNECTIONS = 8
 #: Milliseconds without a request before spares are forked.
 _QUIET = 20.0
 #: Milliseconds without a request before the agents' libraries are imported.
-_LONG_QUIET = 1000.0
+_LONG_QUIET = 3000.0
 #: Seconds before it is tried again if a spare cannot be forked.
 _SPARE_PAUSE = 1.0
 #: Lives of executors that are rehearsed before the first is forked.
