@@ -11,7 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from agor.agents.codex.config import program
+from agor.agents.codex.config import native_program
+from agor.agents.environment import need_program
 from bench.agents.driving import Given, drive
 from bench.results import BenchError
 
@@ -53,7 +54,7 @@ class Codex:
             await self._server.wait()
 
     async def _begin(self) -> None:
-        command = [str(program()), "app-server"]
+        command = [str(native_program(need_program("codex", "codex"))), "app-server"]
         for setting in _settings(self._given):
             command += ["-c", setting]
         self._server = await asyncio.create_subprocess_exec(

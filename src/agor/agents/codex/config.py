@@ -134,16 +134,9 @@ def turn_settings(
     }
 
 
-<<<<<<< HEAD
 def program() -> Path:
-=======
-def _program() -> Path:
-    return native_program(need_program("codex", "codex"))
-
-
-def native_program(program: Path) -> Path:
->>>>>>> h-codex
     """Find the program that the one of npm starts: without Node it is there sooner."""
+    program = need_program("codex", "codex")
     name, target = _NATIVE.get(platform.machine(), ("", ""))
     package = program.resolve().parents[1]
     native = package.parent / name / "vendor" / target / "bin" / "codex"
