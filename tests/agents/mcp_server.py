@@ -7,7 +7,7 @@ import os
 import sys
 from typing import Any
 
-TOOL = {
+TOOL: dict[str, Any] = {
     "name": "greet",
     "description": "Greets somebody.",
     "inputSchema": {
@@ -16,6 +16,9 @@ TOOL = {
         "required": ["name"],
     },
 }
+
+if "--read-only" in sys.argv:
+    TOOL["annotations"] = {"readOnlyHint": True}
 
 
 def answer(method: str, params: dict[str, Any]) -> dict[str, Any] | None:

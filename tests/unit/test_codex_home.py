@@ -24,6 +24,8 @@ x = 1
 [mcp_servers.docs]
 command = "docs"
 env = { "A B" = "c" }
+[mcp_servers.docs.tools.find]
+approval_mode = "approve"
 [[several]]
 a = 1
 [[several]]
@@ -44,6 +46,8 @@ def test_settings_are_the_persons_own_but_for_what_lets_commands_run_unasked(own
     copy = prepare_home() / "config.toml"
     wanted = tomllib.loads(SETTINGS)
     del wanted["projects"], wanted["hooks"]
+    wanted["mcp_servers"]["docs"]["default_tools_approval_mode"] = "prompt"
+    wanted["mcp_servers"]["docs"]["tools"]["find"]["approval_mode"] = "prompt"
     assert tomllib.loads(copy.read_text()) == wanted
     assert copy.stat().st_mode & 0o777 == 0o600
 

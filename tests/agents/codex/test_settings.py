@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -170,3 +171,22 @@ async def test_rules_of_the_persons_own_codex_do_not_keep_it_from_asking(site: S
         await trial.prompt("touch", [CODEX.run(f"touch {path}")], [{"text": "Hm."}])
         assert len(trial.side.questions) == 1
         assert not path.exists()
+
+
+async def test_tool_servers_of_the_persons_own_are_asked_about_like_all_others(site: Site):
+    """Though the person has allowed a tool for good, and it says of itself that it only reads."""
+    server = Path(__file__).parents[1] / "mcp_server.py"
+    own = site.home / ".codex"
+    own.mkdir()
+    (own / "config.toml").write_text(
+        f'[mcp_servers.greeter]\ncommand = "{sys.executable}"\nargs = ["{server}", "--read-only"]\n'
+        'default_tools_approval_mode = "approve"\n'
+        'env = {GREETING = "hello"}\n'
+        '[mcp_servers.greeter.tools.greet]\napproval_mode = "approve"\n'
+    )
+    async with site.connected() as trial:
+        trial.answer(approved=False)
+        script = [CODEX.call_mcp("greeter", "greet", {"name": "Ada"})], [{"text": "Hm."}]
+        await trial.prompt("greet", *script)
+        assert [each.tool_name for each in trial.side.questions] == ["mcp__greeter__greet"]
+        assert "hello, Ada" not in told_to_model(site)

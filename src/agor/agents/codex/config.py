@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from agor.agents.codex.home import prepare_home
+from agor.agents.codex.home import ASKING, prepare_home
 from agor.agents.environment import find_program, need_program, program_environment
 from agor.agents.modes import NATIVE
 from agor.errors import AgentFailed
@@ -156,8 +156,7 @@ def version() -> str | None:
 
 
 def _mcp(name: str, server: McpServer) -> dict[str, Any]:
-    # Even a tool that says it only reads is asked about: whose word that is, nobody knows.
-    asking = {"default_tools_approval_mode": "prompt"}
+    asking = {"default_tools_approval_mode": ASKING}
     if server.transport == "stdio":
         return {"command": server.command, "args": server.args, "env": server.env} | asking
     if server.transport == "http":

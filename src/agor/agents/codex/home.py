@@ -20,6 +20,9 @@ from agor.errors import AgentFailed
 
 _INSTRUCTIONS = ("AGENTS.md", "AGENTS.override.md")
 _SETTINGS = "config.toml"
+#: How the tools of MCP servers are used: even those that say they only read, for whose word that
+#: is, nobody knows.
+ASKING = "prompt"
 #: Settings that are left out: which repositories are trusted, and programs that may allow things.
 _NOT_OURS = frozenset({"projects", "hooks"})
 
@@ -68,11 +71,24 @@ def _copy_settings(source: Path, copy: Path) -> None:
             f"codex's settings cannot be read: {source}: {error}",
             hint="Mend the file, or move it away.",
         ) from error
+    _have_tools_asked_about(settings)
     lines = [f"{_toml(name)} = {_toml(settings[name])}\n" for name in settings.keys() - _NOT_OURS]
     handle, name = tempfile.mkstemp(dir=copy.parent)
     with os.fdopen(handle, "w", encoding="utf-8") as file:
         file.writelines(sorted(lines))
     Path(name).rename(copy)
+
+
+def _have_tools_asked_about(settings: dict[str, Any]) -> None:
+    """Take back what the person has allowed to tool servers for good, and what those say."""
+    servers = settings.get("mcp_servers")
+    for server in servers.values() if isinstance(servers, dict) else ():
+        if isinstance(server, dict):
+            server["default_tools_approval_mode"] = ASKING
+            tools = server.get("tools")
+            for tool in tools.values() if isinstance(tools, dict) else ():
+                if isinstance(tool, dict):
+                    tool["approval_mode"] = ASKING
 
 
 def _toml(value: Any) -> str:
