@@ -11,8 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from agor.agents.codex.config import native_program
-from agor.agents.environment import need_program
+from agor.agents.codex.config import program
 from bench.agents.driving import Given, drive
 from bench.results import BenchError
 
@@ -54,7 +53,7 @@ class Codex:
             await self._server.wait()
 
     async def _begin(self) -> None:
-        command = [str(native_program(need_program("codex", "codex"))), "app-server"]
+        command = [str(program()), "app-server"]
         for setting in _settings(self._given):
             command += ["-c", setting]
         self._server = await asyncio.create_subprocess_exec(
