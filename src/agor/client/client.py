@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 from weakref import WeakSet
@@ -20,6 +20,7 @@ from agor.client.ids import in_path
 from agor.client.people import Tokens, Users
 from agor.client.rules import Rules
 from agor.client.shares import Shares
+from agor.client.transcripts import TranscriptCalls
 from agor.client.workspaces import Repos, Worktrees
 from agor.errors import TimedOut
 from agor.home import Home
@@ -44,6 +45,7 @@ from agor.protocol.api import (
     TaskStatus,
     TaskStop,
 )  # fmt: skip
+from agor.protocol.mcp import McpServer
 from agor.protocol.methods import PermissionMode
 
 _ATTEMPTS = 8
@@ -82,6 +84,8 @@ class Client:
         self.tokens = Tokens(self._calls)
         self.rules = Rules(self._calls)
         self.shares = Shares(self._calls)
+        #: Agents' own records of sessions.
+        self.transcripts = TranscriptCalls(self._calls)
         self.repos = Repos(self._calls)
         self.worktrees = Worktrees(self._calls)
 
@@ -132,16 +136,18 @@ class Client:
         permission_mode: PermissionMode = "default",
         model: str | None = None,
         environment: str | None = None,
+        mcp_servers: Mapping[str, McpServer] | None = None,
         key: str | None = None,
     ) -> Session:
         """Begin a conversation with an agent: in a folder or a worktree.
 
-        With a `repo_id`, a worktree is made for it.
+        With a `repo_id`, a worktree is made for it. `mcp_servers` are tools beside the agent's own.
         """
         new = NewSession(
             agentic_tool=agentic_tool, workspace=None if workspace is None else str(workspace),
             worktree_id=worktree_id, repo_id=repo_id, title=title,
             permission_mode=permission_mode, model=model, environment=environment,
+            mcp_servers=dict(mcp_servers or {}),
         )  # fmt: skip
         return await self._calls.ask(
             "POST", "/sessions", Session, body=new, key=_key(key),
@@ -164,11 +170,13 @@ class Client:
         permission_mode: PermissionMode | UnsetType = UNSET,
         model: str | UnsetType | None = UNSET,
         archived: bool | UnsetType = UNSET,
+        mcp_servers: Mapping[str, McpServer] | UnsetType = UNSET,
     ) -> Session:
         """Change a session; what is not given stays."""
         change = SessionChange(
-            title=title, permission_mode=permission_mode, model=model, archived=archived
-        )
+            title=title, permission_mode=permission_mode, model=model, archived=archived,
+            mcp_servers=UNSET if mcp_servers is UNSET else dict(mcp_servers),
+        )  # fmt: skip
         path = f"/sessions/{in_path(session_id)}"
         return await self._calls.ask("PATCH", path, Session, body=change)
 

@@ -150,9 +150,11 @@ async def test_two_people_side_by_side_see_nothing_of_each_other(
                 assert answer.status_code == 404, path
             with pytest.raises(NotFound):
                 await bens.client.messages(annas.session.session_id)
-            own = daemon.ask("anna", "GET", f"/sessions/{annas.session.session_id}/transcript")
-            assert own.status_code == 200
-            assert "Write a file for Rosalind." in own.text
+            record = await annas.client.transcripts.read(annas.session.session_id)
+            assert any(b"Write a file for Rosalind." in bytes(line) for line in record.main)
+            blocks = await annas.client.transcripts.blocks(annas.session.session_id)
+            told = await annas.blocks()
+            assert [block.text for block in blocks] == [block.text for block in told]
     for call in model.requests:
         keys = {name for name, key in KEYS.items() if _ends_with(call.headers.values(), key[-4:])}
         assert len(keys) == 1, call.target
