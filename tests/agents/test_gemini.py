@@ -122,6 +122,12 @@ async def test_another_tool_list_takes_the_conversation_along(site: Site):
     assert "run_shell_command" not in offered
 
 
+async def test_without_a_model_it_chooses_one_itself(site: Site):
+    async with site.connected() as trial:
+        result = await trial.prompt("hello", [{"text": "hello"}], model=None)
+        assert (result.status, trial.text()) == ("completed", "hello")
+
+
 def test_it_is_described_by_its_package() -> None:
     need_agent("gemini")
     about = GeminiAgent.describe()

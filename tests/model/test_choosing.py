@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from typing import Any
 
@@ -91,6 +92,22 @@ def test_who_quotes_a_script_with_tools_and_offers_none_is_echoed():
     assert choose(title).text.startswith("echo: Make a title")
     plain = asked(user(scripted({"text": "no tools here"})), tools=())
     assert choose(plain).text == "no tools here"
+
+
+@pytest.mark.parametrize(
+    ("schema", "answer"),
+    [
+        ({"type": "OBJECT", "properties": {"a": {"type": "STRING"}, "b": {"type": "INTEGER"}}},
+         {"a": "echo", "b": 1}),
+        ({"properties": {"x": {"enum": ["flash", "pro"]}, "y": {"type": "array"}}},
+         {"x": "flash", "y": []}),
+        ({"type": "number", "minimum": 7}, 7),
+        ("nonsense", None),
+    ],
+)  # fmt: skip
+def test_who_asks_for_json_by_a_schema_gets_some_that_fits(schema: object, answer: object):
+    question = dataclasses.replace(asked(user(THREE), tools=()), schema=schema)
+    assert json.loads(choose(question).text) == answer
 
 
 def test_a_fault_happens_as_often_as_it_should():

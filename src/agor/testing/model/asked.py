@@ -6,7 +6,7 @@ import hashlib
 import re
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -35,6 +35,8 @@ class Asked:
     streaming: bool = False
     #: Whether a stream is to end with the usage, where that is a choice.
     wants_usage: bool = True
+    #: The JSON schema that the answer is to fit, if it asks for that.
+    schema: Any = None
 
     @cached_property
     def words(self) -> int:

@@ -9,7 +9,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import msgspec
+
 from agor.testing.model.asked import Asked, Entry, turns_in
+from agor.testing.model.fitting import fitting
 from agor.testing.model.script import Script, Turn, find_script, saying
 
 _LONGEST_ECHO = 200
@@ -22,6 +25,8 @@ def choose(asked: Asked, own: Script | None = None, attempt: int = 0) -> Turn:
 
     `own` is for conversations that bring no script along.
     """
+    if asked.schema is not None and not asked.tools:
+        return saying(msgspec.json.encode(fitting(asked.schema)).decode())
     script, since = _last_script(asked)
     if script is None:
         script, since = own, 0

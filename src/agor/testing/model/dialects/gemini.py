@@ -49,10 +49,16 @@ class _Tool(Struct, rename="camel"):
     function_declarations: list[_Call] = []
 
 
+class _Config(Struct, frozen=True, rename="camel"):
+    response_json_schema: Any = None
+    response_schema: Any = None
+
+
 class _Body(Struct, rename="camel"):
     contents: list[_Content] = []
     system_instruction: _Content | None = None
     tools: list[_Tool] = []
+    generation_config: _Config = _Config()
     #: When tokens are to be counted, the request may be in here.
     generate_content_request: _Body | None = None
 
@@ -66,7 +72,9 @@ def read(body: bytes) -> Asked:
     for content in asked.contents:
         entries += _entries(content)
     tools = (each.name for tool in asked.tools for each in tool.function_declarations)
-    return Asked(model="", entries=tuple(entries), tools=tuple(tools))
+    config = asked.generation_config
+    schema = config.response_json_schema or config.response_schema
+    return Asked(model="", entries=tuple(entries), tools=tuple(tools), schema=schema)
 
 
 def _entries(content: _Content) -> Iterator[Entry]:
