@@ -88,6 +88,11 @@ class AcpAgent(Agent):
             cache_write=used.cached_write_tokens or 0,
         )
 
+    def cost(self, session: Session, told: float | None) -> float | None:
+        """Tell what the turn has cost, from what the agent says that the conversation has."""
+        before, session.cost = session.cost, session.cost if told is None else told
+        return None if before is None or told is None else max(0.0, told - before)
+
     async def opening(self, launch: Launch, resume: str | None) -> None:
         """Do what is needed before the program is started."""
 
@@ -180,10 +185,7 @@ class AcpAgent(Agent):
         self, session: Session, turn: Turn, telling: Telling, response: PromptResponse
     ) -> None:
         turn.usage = self.usage(response)
-        if telling.cost is not None:
-            if session.cost is not None:
-                turn.cost = max(0.0, telling.cost - session.cost)
-            session.cost = telling.cost
+        turn.cost = self.cost(session, telling.cost)
         await turn.tell(MetadataUpdate(usage=turn.usage, cost=turn.cost))
         match response.stop_reason:
             case "max_tokens":

@@ -50,7 +50,8 @@ class OpenCodeAgent(AcpAgent):
         self._model: models.Model | None = None
         #: Models that OpenCode was told of, by provider: it may not have known them.
         self._declared: dict[str, set[str]] = {}
-        self._used = TokenUsage()
+        #: What the turn took.
+        self._spent = storage.Spent()
 
     @classmethod
     def describe(cls) -> AgentInfo:
@@ -114,17 +115,13 @@ class OpenCodeAgent(AcpAgent):
         """Let it look at the workspace without asking; OpenCode itself asks about everything."""
         return calls.needs_no_word(call, session.launch.cwd)
 
-    async def loaded(self, session: Session) -> None:
-        """Find out what the conversation has cost before."""
-        session.cost = (await asyncio.to_thread(storage.spent, session.session_id)).cost
-
     async def prompt(self, session: Session, turn: Turn) -> PromptResponse:
         """Send the prompt; end the turn if the provider refuses for good."""
         before = await asyncio.to_thread(storage.spent, session.session_id)
         faults = Faults(session.session_id, session.launch.credential, lambda: session.said.count)
         session.program.heard = faults.hear
         sent = asyncio.create_task(session.prompt(guarded(turn.params.prompt)))
-        given_up = asyncio.create_task(faults.give_up(turn))
+        given_up = asyncio.create_task(faults.give_up(turn.tell))
         try:
             await asyncio.wait((sent, given_up), return_when=asyncio.FIRST_COMPLETED)
             if not sent.done():
@@ -137,7 +134,7 @@ class OpenCodeAgent(AcpAgent):
             # What it took counts, whatever became of it.
             with contextlib.suppress(AgorError):
                 after = await asyncio.to_thread(storage.spent, session.session_id)
-                turn.usage = self._used = after.since(before)
+                self._spent = after.since(before)
         return response
 
     async def _explained(
@@ -156,7 +153,12 @@ class OpenCodeAgent(AcpAgent):
     def usage(self, response: PromptResponse) -> TokenUsage:
         """Tell the tokens of the whole turn; the answer has those of its last step."""
         del response
-        return self._used
+        return self._spent.usage
+
+    def cost(self, session: Session, told: float | None) -> float | None:
+        """Tell the cost of the turn, sub-agents included; without a price there is none."""
+        del session, told
+        return self._spent.cost or None
 
 
 def _version() -> str | None:

@@ -20,6 +20,8 @@ _LOOKING = {
     "grep": ("path", "include"),
     "list": ("path",),
 }
+#: The sub-agent that only looks.
+EXPLORER = "explore"
 #: Tools that change nothing but what OpenCode itself remembers.
 _OWN = frozenset(("todowrite", "todoread"))
 #: Lines of a patch that name a file.
@@ -56,9 +58,9 @@ def needs_no_word(call: Call, cwd: str) -> bool:
     name = tool_name(call)
     if name in _OWN:
         return True
-    if name not in _LOOKING:
-        return False
     given = tool_input(name, call.raw_input)
+    if name not in _LOOKING:
+        return name == "task" and given.get("subagent_type") == EXPLORER
     places = [given[member] for member in _LOOKING[name] if given.get(member) is not None]
     return all(isinstance(place, str) and _is_inside(place, cwd) for place in places)
 

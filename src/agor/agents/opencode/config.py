@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from agor.agents.opencode.calls import EXPLORER
 from agor.agents.opencode.models import provider_settings
 
 #: The variable that names the file with the key.
@@ -34,8 +35,18 @@ _ASKING = {
     # The tool that goes there is asked about anyway; one question is enough. So with repetitions.
     "external_director?": "allow",
     "doom_loo?": "allow",
-    # Over ACP, questions of sub-agents reach nobody: they would wait for ever.
-    "tas?": "deny",
+    # Over ACP, questions of sub-agents reach nobody: they would wait for ever. So there are none
+    # but the one that only looks, and has no questions.
+    "tas?": {"*": "deny", EXPLORER: "ask"},
+}
+#: What that one may do: what is not asked about anyway, see `calls`.
+_EXPLORING = {
+    "**": "deny",
+    "rea?": {"*": "allow", "*.env": "deny", "*.env.*": "deny"},
+    "glo?": "allow",
+    "gre?": "allow",
+    "lis?": "allow",
+    "external_director?": "deny",
 }
 _INSTRUCTIONS = ("AGENTS.md", "CLAUDE.md")
 
@@ -54,7 +65,12 @@ def config_content(
         "provider": {provider: settings | {"models": {name: {} for name in sorted(models)}}},
         "permission": _ASKING,
         # Nobody reads the title that it would have a model make.
-        "agent": {"build": agent, "plan": agent, "title": {"disable": True}},
+        "agent": {
+            "build": agent,
+            "plan": agent,
+            EXPLORER: {"permission": _EXPLORING, "disable": False},
+            "title": {"disable": True},
+        },
         "experimental": {"continue_loop_on_deny": True},
         "instructions": _instructions(Path(cwd)),
         "share": "disabled",

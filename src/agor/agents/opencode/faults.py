@@ -13,7 +13,7 @@ from typing import Any
 
 from agor.agents.acp.failures import kind_of
 from agor.agents.provider import BY_STATUS, provider_error
-from agor.agents.turn import Turn
+from agor.agents.turn import Tell
 from agor.errors import (
     BadApiKey,
     ContextFull,
@@ -74,7 +74,7 @@ class Faults:
             self._heard.clear()
             self._reached = self._progress()
 
-    async def give_up(self, turn: Turn) -> ProviderFailed:
+    async def give_up(self, tell: Tell) -> ProviderFailed:
         """Tell of tries that failed, until there is no sense in another."""
         while True:
             try:
@@ -89,7 +89,7 @@ class Faults:
             fault = self._fault()
             if isinstance(fault, _SURE) or len(self._heard) >= _MOST_TRIES:
                 return fault
-            await turn.tell(Log("warning", f"trying again: {fault.message}"))
+            await tell(Log("warning", f"trying again: {fault.message}"))
 
     def _fault(self) -> ProviderFailed:
         words = self._heard[-1]

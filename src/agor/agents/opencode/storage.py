@@ -23,15 +23,16 @@ class Spent(Struct, frozen=True):
     usage: TokenUsage = TokenUsage()
     cost: float = 0.0
 
-    def since(self, before: Spent) -> TokenUsage:
-        """Tell the tokens that it took since then."""
+    def since(self, before: Spent) -> Spent:
+        """Tell what it took since then."""
         now, then = self.usage, before.usage
-        return TokenUsage(
+        usage = TokenUsage(
             input=max(0, now.input - then.input),
             output=max(0, now.output - then.output),
             cache_read=max(0, now.cache_read - then.cache_read),
             cache_write=max(0, now.cache_write - then.cache_write),
         )
+        return Spent(usage, max(0.0, self.cost - before.cost))
 
 
 def database() -> Path:
@@ -40,17 +41,16 @@ def database() -> Path:
 
 
 def spent(session_id: str) -> Spent:
-    """Read what a conversation took so far; nothing if there is none."""
+    """Read what a conversation and its sub-agents took so far; nothing if there is none."""
     with _reading() as rows:
         found = rows(
-            "SELECT tokens_input, tokens_output + tokens_reasoning, tokens_cache_read,"
-            " tokens_cache_write, cost FROM session WHERE id = ?",
+            "SELECT total(tokens_input), total(tokens_output + tokens_reasoning),"
+            " total(tokens_cache_read), total(tokens_cache_write), total(cost)"
+            " FROM session WHERE ?1 IN (id, parent_id)",
             session_id,
         )
-    if not found:
-        return Spent()
     *tokens, cost = found[0]
-    return Spent(TokenUsage(*(int(count) for count in tokens)), float(cost))
+    return Spent(TokenUsage(*(int(count) for count in tokens)), cost)
 
 
 def last_error(session_id: str) -> dict[str, Any] | None:
