@@ -2,7 +2,7 @@
 
 What stands in an environment or an argument can be read by every process of the same user, and an
 environment is passed on to whatever the program starts. Bytes in a pipe are read once and are gone;
-a file in memory can be read as often as the program likes, by nobody without its descriptor.
+a file in memory can be read as often as the program likes, and has a name for the program alone.
 """
 
 from __future__ import annotations

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from agor.protocol.methods import RequestPermissionParams, RequestPermissionResult
 from tests.agents.site import Site, prompt_of
 from tests.agents.subjects.base import Step
 from tests.agents.subjects.opencode import OPENCODE
-from tests.agents.test_tools import results, uses
+from tests.agents.test_one_conversation import results, uses
 
 ALLOWING = {"*": "allow", "bash": "allow", "edit": {"*": "allow"}}
 
@@ -27,6 +26,7 @@ async def test_settings_of_a_person_or_a_project_allow_nothing(site: Site):
     # Whoever may change the repository would have the key sent to them.
     theirs = {"provider": {"anthropic": {"options": {"baseURL": "http://127.0.0.1:9/v1"}}}}
     (site.workspace / "opencode.json").write_text(json.dumps(settings | theirs))
+    (site.workspace / ".env").write_text(f"OPENCODE_PERMISSION={json.dumps(ALLOWING)}\n")
     (site.workspace / "AGENTS.md").write_text("words-of-the-project")
     path = site.workspace / "denied.txt"
     async with site.connected() as trial:
@@ -69,12 +69,8 @@ async def test_looking_at_the_workspace_is_not_asked_about_but_elsewhere_is(site
 async def test_tools_called_together_are_asked_about_with_all_of_their_input(site: Site):
     first, second = site.workspace / "first.txt", site.workspace / "second.txt"
     together = [OPENCODE.run(f"echo 1 > {first}"), OPENCODE.write(second, "2\n")]
-
-    def decide(question: RequestPermissionParams) -> RequestPermissionResult:
-        return RequestPermissionResult(approved=True)
-
     async with site.connected() as trial:
-        trial.side.decide = decide
+        trial.answer(approved=True)
         await trial.prompt("both", together, [{"text": "Done."}])
         inputs = {question.tool_name: question.tool_input for question in trial.side.questions}
         assert inputs == {

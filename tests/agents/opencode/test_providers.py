@@ -12,7 +12,7 @@ from tests.agents.site import KEY, Site
 from tests.agents.subjects.base import Step
 from tests.agents.subjects.opencode import OPENCODE
 from tests.agents.test_endings import FAULTS
-from tests.agents.test_tools import results
+from tests.agents.test_one_conversation import results
 
 
 @pytest.mark.parametrize(

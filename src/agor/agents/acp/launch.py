@@ -25,8 +25,8 @@ class Launch(Struct, frozen=True):
     environment: dict[str, str]
     cwd: str
     mcp_servers: dict[str, McpServer]
-    #: Variables that name a file, each with the text of that file. Only the program can open it:
-    #: what the program starts finds neither the text in its environment nor the file.
+    #: Variables that name a file, each with the text of that file. It is in memory, and handed to
+    #: the program alone: the text is in no environment, and what the program starts has no file.
     secrets: dict[str, str] = {}
     #: The key that its provider may refuse, by name.
     credential: str = "NAME"
