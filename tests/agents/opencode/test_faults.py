@@ -88,6 +88,11 @@ async def test_a_provider_that_asks_for_a_long_wait_is_not_waited_for():
         ({"name": "APIError", "data": {"message": "no", "statusCode": 418}}, "provider_failed"),
         ({"name": "ContextOverflowError", "data": {"message": "too long"}}, "context_full"),
         ({"name": "ProviderAuthError", "data": {"message": "no"}}, "bad_api_key"),
+        # It has no address for a provider that it does not know.
+        (
+            {"name": "UnknownError", "data": {"message": '"undefined/chat" is no URL.'}},
+            "no_such_model",
+        ),
     ],
 )
 def test_the_error_in_the_record_says_what_it_was(error: dict[str, Any], code: str):

@@ -62,8 +62,11 @@ async def test_looking_at_the_workspace_is_not_asked_about_but_elsewhere_is(site
         assert "far-words" not in told
         assert "SECRET" not in told
         # But a prompt that names its tools gets no other, not even to look.
-        await trial.prompt("look", script[0], [{"text": "Done."}], tools=["bash"])
-        assert [use.status for use in uses(trial)] == ["denied"]
+        wrong = [tool("no_such_tool", x=1)]
+        result = await trial.prompt("look", script[0], wrong, [{"text": "Done."}], tools=["bash"])
+        assert (result.error, trial.text()) == (None, "Done.")
+        named = [(use.tool_name, use.status) for use in uses(trial)]
+        assert named == [("read", "denied"), ("no_such_tool", "failed")]
 
 
 async def test_tools_called_together_are_asked_about_with_all_of_their_input(site: Site):

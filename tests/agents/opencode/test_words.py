@@ -69,7 +69,9 @@ def test_the_name_of_a_model_says_which_key_it_needs(name: str, credential: str)
     assert (model.full_name, model.credential) == (name, credential)
 
 
-@pytest.mark.parametrize("name", ["", "claude", "/x", "x/", "a b/c", "x/y z"])
+@pytest.mark.parametrize(
+    "name", ["", "claude", "/x", "x/", "a b/c", "x/y z", "x/{file:/etc/passwd}"]
+)
 def test_a_model_without_provider_is_none(name: str):
     with pytest.raises(NoSuchModel):
         parse(name)

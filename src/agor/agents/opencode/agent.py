@@ -24,12 +24,12 @@ from agor.agents.opencode.told import guarded
 from agor.agents.opencode.transcripts import OpenCodeTranscripts
 from agor.agents.transcripts import Transcripts
 from agor.agents.turn import Turn
-from agor.errors import AgentEnded, AgorError
+from agor.errors import AgentEnded, AgorError, NoTranscript
 from agor.protocol.events import TokenUsage
 from agor.protocol.methods import AgentInfo, PermissionMode
 
 if TYPE_CHECKING:
-    from acp.schema import PromptResponse
+    from acp.schema import PromptResponse, ToolCallUpdate
 
 
 class OpenCodeAgent(AcpAgent):
@@ -50,8 +50,8 @@ class OpenCodeAgent(AcpAgent):
         self._model: models.Model | None = None
         #: Models that OpenCode was told of, by provider: it may not have known them.
         self._declared: dict[str, set[str]] = {}
-        #: What the turn took.
-        self._spent = storage.Spent()
+        #: What the turn took; none if that is not known.
+        self._spent: storage.Spent | None = None
 
     @classmethod
     def describe(cls) -> AgentInfo:
@@ -117,7 +117,7 @@ class OpenCodeAgent(AcpAgent):
 
     async def prompt(self, session: Session, turn: Turn) -> PromptResponse:
         """Send the prompt; end the turn if the provider refuses for good."""
-        before = await asyncio.to_thread(storage.spent, session.session_id)
+        before = await _spent(session)
         faults = Faults(session.session_id, session.launch.credential, lambda: session.said.count)
         session.program.heard = faults.hear
         sent = asyncio.create_task(session.prompt(guarded(turn.params.prompt)))
@@ -132,9 +132,10 @@ class OpenCodeAgent(AcpAgent):
             sent.cancel()
             given_up.cancel()
             # What it took counts, whatever became of it.
-            with contextlib.suppress(AgorError):
-                after = await asyncio.to_thread(storage.spent, session.session_id)
-                self._spent = after.since(before)
+            after = await _spent(session)
+            self._spent = after.since(before) if after and before else None
+            if self._spent is not None:
+                turn.usage, turn.cost = self._spent.usage, self._spent.cost or None
         return response
 
     async def _explained(
@@ -146,19 +147,32 @@ class OpenCodeAgent(AcpAgent):
         except AgentEnded:
             raise
         except AgorError as error:
-            recorded = await asyncio.to_thread(storage.last_error, session.session_id)
+            recorded = None
+            with contextlib.suppress(NoTranscript):
+                recorded = await asyncio.to_thread(storage.last_error, session.session_id)
             fault = recorded_fault(recorded, session.launch.credential)
             raise fault or error from None
 
+    async def complete(self, update: ToolCallUpdate) -> None:
+        """Tell a call of a tool that is none as what it is; to OpenCode it is a tool as well."""
+        if update.title == calls.NO_TOOL:
+            update.status = "failed"
+
     def usage(self, response: PromptResponse) -> TokenUsage:
         """Tell the tokens of the whole turn; the answer has those of its last step."""
-        del response
-        return self._spent.usage
+        return super().usage(response) if self._spent is None else self._spent.usage
 
     def cost(self, session: Session, told: float | None) -> float | None:
         """Tell the cost of the turn, sub-agents included; without a price there is none."""
-        del session, told
+        if self._spent is None:
+            return super().cost(session, told)
         return self._spent.cost or None
+
+
+async def _spent(session: Session) -> storage.Spent | None:
+    with contextlib.suppress(NoTranscript):
+        return await asyncio.to_thread(storage.spent, session.session_id)
+    return None
 
 
 def _version() -> str | None:

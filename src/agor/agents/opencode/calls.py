@@ -20,6 +20,8 @@ _LOOKING = {
     "grep": ("path", "include"),
     "list": ("path",),
 }
+#: The title with which a call ends whose tool there is not.
+NO_TOOL = "Invalid Tool"
 #: The sub-agent that only looks.
 EXPLORER = "explore"
 #: Tools that change nothing but what OpenCode itself remembers.

@@ -86,6 +86,8 @@ def _instructions(cwd: Path) -> list[str]:
     root = next((each for each in folders if (each / ".git").exists()), cwd)
     within = folders[: folders.index(root) + 1]
     for name in _INSTRUCTIONS:
-        if found := [str(each / name) for each in within if (each / name).is_file()]:
-            return found
+        found = [str(each / name) for each in within if (each / name).is_file()]
+        if found:
+            # In braces, OpenCode would look for something to put in.
+            return [path for path in found if "{" not in path]
     return []

@@ -113,4 +113,9 @@ def recorded_fault(error: dict[str, Any] | None, credential: str) -> ProviderFai
             known = BY_STATUS.get(status) if isinstance(status, int) else None
             kind = kind_of(f"{words} {body}") or known or ProviderFailed
             return provider_error(kind, words, credential)
+        case _ if words.startswith('"undefined/'):
+            return NoSuchModel(
+                "OpenCode does not know the address of this model's provider",
+                hint=f"Keep it with the key: `agor credential set {credential} --base-url …`.",
+            )
     return None

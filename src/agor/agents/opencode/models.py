@@ -18,7 +18,9 @@ DEFAULTS = {
 #: What stands behind the address of a provider, as OpenCode wants it. Addresses are kept as each
 #: provider's own agent wants them.
 _VERSIONS = {"anthropic": "/v1", "openai": "", "google": "/v1beta"}
-_NAME = re.compile(r"\A(?P<provider>[A-Za-z0-9][A-Za-z0-9._-]{0,63})/(?P<model>\S{1,256})\Z")
+_NAME = re.compile(
+    r"\A(?P<provider>[A-Za-z0-9][A-Za-z0-9._-]{0,63})/(?P<model>[A-Za-z0-9._:/@+-]{1,256})\Z"
+)
 
 
 class Model(Struct, frozen=True):

@@ -85,8 +85,9 @@ def _tool(part: Json) -> tuple[TranscriptBlock, TranscriptBlock | None]:
     state = part.get("state") or {}
     given = state.get("input") or {}
     name = str(part.get("tool"))
-    if name == "invalid":
-        # So it calls a tool that is none; live it has the name that the model gave.
+    # So it calls a tool that is none; live it has the name that the model gave.
+    is_tool = name != "invalid"
+    if not is_tool:
         name = str(given.get("tool", name))
     call_id = str(part.get("callID"))
     use = TranscriptBlock(
@@ -96,7 +97,10 @@ def _tool(part: Json) -> tuple[TranscriptBlock, TranscriptBlock | None]:
     if not failed and state.get("status") != "completed":
         return use, None
     text = str(state.get("error" if failed else "output") or "")
-    return use, TranscriptBlock(kind="tool_result", tool_use_id=call_id, text=text, is_error=failed)
+    is_error = failed or not is_tool
+    return use, TranscriptBlock(
+        kind="tool_result", tool_use_id=call_id, text=text, is_error=is_error
+    )
 
 
 def _time(part: Json, name: str) -> float:
