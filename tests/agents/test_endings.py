@@ -71,9 +71,11 @@ async def test_a_model_that_says_nothing_more_can_be_stopped(site: Site):
 @pytest.mark.parametrize("fault", sorted(FAULTS))
 async def test_a_fault_of_the_provider_has_its_own_word(site: Site, fault: str):
     # In the provider's own words: they are all that tells some faults from others. Some agents
-    # would try again for longer than a test can wait, unless the provider tells them not to.
+    # would try again for longer than a test can wait, unless the provider tells them not to, or
+    # not to wait.
     patient = fault in site.subject.patient_with
-    error = {"kind": fault, "retry": False} if patient else {"kind": fault}
+    told = {"retry": False, "retry_after": 0} if patient else {}
+    error = {"kind": fault, **told}
     async with site.connected() as trial:
         result = await trial.prompt("fail", [{"error": error}])
         assert result.status == "failed"

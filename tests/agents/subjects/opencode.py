@@ -35,7 +35,7 @@ OPENCODE = Subject(
     tells_reason=False,
     tells_cost=True,
     key_in_environment=False,
-    # It waits between its tries; in tests/agents/opencode it is told not to.
+    # It waits between its tries, longer and longer.
     patient_with=frozenset({"overloaded", "rate_limit", "server_error"}),
     program="bin/opencode",
 )
