@@ -1,4 +1,4 @@
-"""A prompt for an executor that waits: it begins with the commit that takes it in, or not at all."""
+"""A prompt for an executor that waits begins with the commit that takes it in, or not at all."""
 
 from __future__ import annotations
 
