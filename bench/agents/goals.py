@@ -67,9 +67,11 @@ def table(samples: Samples, skipped: Mapping[str, str]) -> str:
                 one, other = ours[name], direct[name]
                 what = f"  {measure}, {words}"
                 lines.append(f"{what:31} {one:8.1f} {other:12.1f} {one - other:11.1f}")
-        extra, driver = ours[f"{agent}_extra_mb"], direct[f"{agent}_driver_mb"]
+        extra, keeper = ours[f"{agent}_extra_mb"], ours[f"{agent}_keeper_mb"]
+        driver = direct[f"{agent}_driver_mb"]
         lines += [
-            f"  private MB beside the agent: ours {extra:.1f}, a direct driver {driver:.1f}",
+            f"  private MB beside the agent: executor {extra:.1f}, its keeper {keeper:.1f}",
+            f"  private MB of a direct driver: {driver:.1f}",
             f"  programs started for two prompts: {ours[f'{agent}_starts']:.0f}",
             "",
         ]

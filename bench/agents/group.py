@@ -16,7 +16,7 @@ from bench.agents.direct import Driver, driver
 from bench.agents.goals import DIRECT, FIRST, LIMIT, PACED, TEXT, TOOL, judge, limits, table
 from bench.agents.model import model_server, paced_prompt, text_prompt, tool_prompt
 from bench.agents.ours import Conversation, Daemon, daemon, keep_key
-from bench.agents.processes import agents_of, extra_memory
+from bench.agents.processes import agents_of, around
 from bench.agents.subjects import Subject, line_up
 from bench.results import OURS, BenchError, GroupResult, Options
 from bench.spawn.processes import memory
@@ -26,8 +26,8 @@ TURNS = {TEXT: 15, TOOL: 9, PACED: 2}
 QUICK_TURNS = 2
 #: Seconds between two prompts: an agent has things to do after an answer.
 SETTLE = 0.05
-#: Seconds for the daemon to have an executor ready again.
-SPARE = 1.0
+#: Seconds of silence in which executors get ready for what comes: the agents' libraries too.
+SPARE = 6.0
 #: Not below /tmp: what agents run in their sandboxes may have another one.
 TEMPORARY = "/var/tmp"
 
@@ -94,8 +94,14 @@ def _converse(
         turns = QUICK_TURNS if quick else TURNS[measure]
         _take_turns(f"{agent}_{measure}", sides, script, turns, figures)
         started |= (running := agents_of(subject, ours.pid))
-    (program,) = running
-    figures[OURS] |= {f"{agent}_starts": len(started), f"{agent}_extra_mb": extra_memory(program)}
+    if len(running) != 1:
+        raise BenchError(f"{len(running)} programs run where one should")
+    executor, keeper = around(running.pop())
+    figures[OURS] |= {
+        f"{agent}_starts": len(started),
+        f"{agent}_extra_mb": memory(executor).private,
+        f"{agent}_keeper_mb": memory(keeper).private,
+    }
     figures[DIRECT][f"{agent}_driver_mb"] = memory(direct.pid).private
     figures[LIMIT] |= limits(agent)
     conversation.close()

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from bench.agents.subjects import Subject
-from bench.spawn.processes import descendants, memory_of_all
+from bench.spawn.processes import descendants
 
 #: A process, and when it was started: ids are used again.
 Identity = tuple[int, int]
@@ -18,10 +18,10 @@ def agents_of(subject: Subject, root: int) -> set[Identity]:
     return found
 
 
-def extra_memory(agent: Identity) -> float:
-    """Tell the private megabytes of the executor that started an agent, and of its keeper."""
+def around(agent: Identity) -> tuple[int, int]:
+    """Find the executor that started an agent, and its keeper."""
     executor = _parent(agent[0])
-    return memory_of_all((executor, _parent(executor))).private
+    return executor, _parent(executor)
 
 
 def _parent(pid: int) -> int:

@@ -105,7 +105,7 @@ class Parts:
         self.sessions = Sessions(
             self.store, self.lives, self.executors, self.workspaces.grounds, execution.environment
         )
-        self.tasks = Tasks(self.store, self.lives, self.executors, self.dispatcher.kick)
+        self.tasks = Tasks(self.store, self.lives, self.executors, self.dispatcher)
         self.task_stops = TaskStops(self.store, self.lives, self.runs, self.executors, self.stopper)
         self.shares = Shares(self.store, self.lives, self.people, self.revocations)
         self.departures = Departures(

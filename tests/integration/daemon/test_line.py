@@ -122,3 +122,40 @@ async def test_who_has_no_more_time_is_told_so():
         await soon(other)
     await soon(line.flushed())
     assert store.writes == []
+
+
+async def test_what_is_not_urgent_goes_with_what_is():
+    """The beginning of a block alone would only have its first word wait for another commit."""
+    store = Commits()
+    line = line_into(store)
+    beginning, word = an_entry("begins"), an_entry("says")
+    beginning.urgent = False
+    began = line.append(beginning)
+    # It has got as far as it gets by itself.
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert store.writes == []
+    line.append(word)
+    assert await soon(began) == 1
+    assert await soon(word.done) == 2
+    assert len(store.writes) == 1
+
+
+async def test_what_is_not_urgent_is_stored_without_anything_that_is():
+    store = Commits()
+    line = line_into(store)
+    entry = an_entry()
+    entry.urgent = False
+    assert await soon(line.append(entry)) == 1
+
+
+async def test_an_entry_that_becomes_urgent_while_it_waits_goes_at_once():
+    store = Commits()
+    line = line_into(store)
+    entry = an_entry()
+    entry.urgent = False
+    line.append(entry)
+    await asyncio.sleep(0)
+    entry.urgent = True
+    line.urge()
+    assert await soon(entry.done) == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
 import uuid
 from importlib import import_module
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 #: Needs the SDK, which takes a second to import.
 _HEAVY = "agor.agents.claude.conversation"
+#: What the SDK itself imports with the first prompt.
+_LATE = "anyio._backends._asyncio"
 
 
 class ClaudeAgent(Agent):
@@ -49,6 +52,8 @@ class ClaudeAgent(Agent):
         """Import the SDK."""
         if installed.find() is not None:
             import_module(_HEAVY)
+            with contextlib.suppress(ImportError):
+                import_module(_LATE)
 
     async def run(self, turn: Turn) -> None:
         """Put the prompt to the program that is running, or to one that is started now."""

@@ -85,11 +85,20 @@ class DirectExecutors:
         async with self._lock:
             if self._closed:
                 raise PoolClosed("the daemon is shutting down", hint="Try again when it is back.")
-            seat = self._seats.get(claim.session_id) or await self._seat(claim)
-            seat.leases += 1
-            if seat.timer is not None:
-                seat.timer.cancel()
-            return seat.environment
+            return self._lease(self._seats.get(claim.session_id) or await self._seat(claim))
+
+    def acquire_idle(self, claim: Claim) -> ExecutionEnvironment | None:
+        """Get the executor of a session as `acquire` does, if it is there and has nothing to do."""
+        seat = self._seats.get(claim.session_id)
+        if seat is None or seat.leases or self._closed or self._lock.locked():
+            return None
+        return self._lease(seat)
+
+    def _lease(self, seat: _Seat) -> ExecutionEnvironment:
+        seat.leases += 1
+        if seat.timer is not None:
+            seat.timer.cancel()
+        return seat.environment
 
     async def _seat(self, claim: Claim) -> _Seat:
         if len(self._seats) >= self._settings.max_executors:

@@ -150,6 +150,18 @@ class Pool:
                 await pooled.stop("the session runs as another Unix user now")
             await asyncio.shield(pooled.ended)
 
+    def acquire_idle(self, claim: Claim) -> ExecutionEnvironment | None:
+        """Get the executor of a session as `acquire` does, if it is there and has nothing to do."""
+        seat = self._seats.get(claim.session_id)
+        if self._closed or not self._open.is_set() or seat is None or seat.pooled is None:
+            return None
+        pooled = seat.pooled
+        identity = identity_for(claim, self._settings)
+        if pooled.state is not State.IDLE or pooled.identity.uid != identity.uid:
+            return None
+        self._lease(pooled)
+        return pooled.environment
+
     @contextlib.asynccontextmanager
     async def lease(self, claim: Claim) -> AsyncIterator[ExecutionEnvironment]:
         """Have the executor of a session for as long as the block lasts."""

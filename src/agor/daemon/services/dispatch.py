@@ -3,13 +3,15 @@
 What makes a task run once: before an executor is asked for, the task is `dispatching`, and a daemon
 that finds it so puts it back. Before the executor is told of it, it is `running` on that executor,
 and a daemon that finds it so asks that executor, or reports that it is gone. The executor knows
-tasks by their id, so being told twice is being told once.
+tasks by their id, so being told twice is being told once. If the executor waits already, both steps
+are one commit with the one that takes the task in.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
@@ -17,17 +19,16 @@ import structlog
 
 from agor.daemon.pool.settings import Claim
 from agor.daemon.services import access, tool_servers, views
+from agor.daemon.services.binding import Bound, BoundAtOnce, bind
 from agor.daemon.services.executors import Executors
 from agor.daemon.services.finish import Finisher, result_of
 from agor.daemon.services.line import Entry
 from agor.daemon.services.live import LiveSession, Turn
 from agor.daemon.services.people.people import People, principal
-from agor.daemon.services.prompts import tell_prompt
 from agor.daemon.services.runs import Run, Runs
-from agor.daemon.services.stamps import now
-from agor.daemon.services.tokens import Grant, Tokens
+from agor.daemon.services.tokens import Tokens
 from agor.daemon.services.workspaces.workspaces import Workspaces
-from agor.daemon.store import tasks, tokens
+from agor.daemon.store import tasks
 from agor.daemon.store.rows import TaskRow
 from agor.errors import (
     AgorError,
@@ -87,12 +88,35 @@ class Dispatcher:
 
         With an environment, it is to be told of the task (again); without, it has it.
         """
-        self._employ(live, (run, environment))
+        self._employ(live, partial(self._go_on, live, run, environment))
 
-    def _employ(
-        self, live: LiveSession, begun: tuple[Run, ExecutionEnvironment | None] | None
-    ) -> None:
-        worker = asyncio.create_task(self._work(live, begun))
+    async def bind_at_once(
+        self, live: LiveSession, task: TaskRow, entry: Entry
+    ) -> BoundAtOnce | None:
+        """Have a new task begin with the commit of its entry, if its executor waits for one.
+
+        None if it does not, or may not have the task: then it goes the longer way, which waits for
+        the one and says why not in the other case. `live.lock` is held by the caller.
+        """
+        if live.session_id in self._workers or self._closed:
+            return None
+        try:
+            await self._workspaces.ready(live.row, starts=False)
+            environment = self._executors.acquire_idle(self.claim_of(live, task.user_id))
+        except AgorError:
+            return None
+        if environment is None:
+            return None
+        row: TaskRow = msgspec.structs.replace(task, status="dispatching")
+        entry.tell("task", row.task_id, views.task_state(row))
+        run = Run(live, row.task_id)
+        self._runs.add(run)
+        begun = BoundAtOnce(bind(entry, run, row, environment, self._tokens), self._tokens)
+        self._employ(live, partial(self._execute_at_once, live, begun, environment))
+        return begun
+
+    def _employ(self, live: LiveSession, first: Callable[[], Awaitable[None]] | None) -> None:
+        worker = asyncio.create_task(self._work(live, first))
         self._workers[live.session_id] = worker
         worker.add_done_callback(lambda done: self._left(live, done))
 
@@ -112,12 +136,9 @@ class Dispatcher:
 
     # ── a session's worker ───────────────────────────────────────────────────────────────────
 
-    async def _work(
-        self, live: LiveSession, begun: tuple[Run, ExecutionEnvironment | None] | None
-    ) -> None:
-        if begun is not None:
-            run, environment = begun
-            await self._go_on(live, run, environment)
+    async def _work(self, live: LiveSession, first: Callable[[], Awaitable[None]] | None) -> None:
+        if first is not None:
+            await first()
         while (run_next := await self._next(live)) is not None:
             try:
                 await self._run(live, run_next)
@@ -161,7 +182,8 @@ class Dispatcher:
 
     async def _acquire(self, live: LiveSession, run: Run) -> ExecutionEnvironment | None:
         """Get the session's executor; None if the task was stopped before it had begun."""
-        claim = self.claim_of(live)
+        prompter = None if live.current is None else live.current.user_id
+        claim = self.claim_of(live, prompter)
         while True:
             run.acquiring = asyncio.create_task(self._ready(live, claim))
             try:
@@ -176,13 +198,13 @@ class Dispatcher:
             if run.ended.done():
                 return None
 
-    def claim_of(self, live: LiveSession) -> Claim:
+    def claim_of(self, live: LiveSession, prompter: str | None) -> Claim:
         """Say as whom a session's executor runs; refuses to work for who may not have it any more.
 
         A prompt may have waited for long: a share, a role or an account can be gone by now.
         """
         user_id = live.row.user_id
-        prompter = user_id if live.current is None else live.current.user_id
+        prompter = prompter or user_id
         self._people.check_enabled(user_id, prompter)
         who = principal(self._people.get(prompter))
         if not access.may(who, "session.prompt", access.tie_to(who, user_id, live.shares)):
@@ -208,39 +230,33 @@ class Dispatcher:
     async def _begin(self, live: LiveSession, run: Run, environment: ExecutionEnvironment) -> None:
         bound = await self._bind(live, run, environment)
         if bound is not None:
-            task, grant = bound
-            await self._execute(live, run, task, grant)
+            await self._execute(live, bound)
+
+    async def _execute_at_once(
+        self, live: LiveSession, begun: BoundAtOnce, environment: ExecutionEnvironment
+    ) -> None:
+        try:
+            if await begun.durable():
+                await self._execute(live, begun.bound)
+        finally:
+            self._executors.release(live.session_id, environment)
 
     async def _bind(
         self, live: LiveSession, run: Run, environment: ExecutionEnvironment
-    ) -> tuple[TaskRow, Grant] | None:
+    ) -> Bound | None:
         """Make it durable that this executor has the task, before it is told."""
         async with Turn(live, patience=None):
             task = live.current
             if task is None or task.task_id != run.task_id:
                 return None
-            begins = task.status == "dispatching"
-            row: TaskRow = msgspec.structs.replace(
-                task,
-                status="running" if begins else task.status,
-                executor_id=environment.executor_id,
-                started_at=task.started_at or now(),
-            )
-            grant = self._tokens.mint(
-                live.session_id, row.task_id, live.row.user_id, environment.executor_id
-            )
-            entry = Entry([tasks.update(row), tokens.insert(grant.row)], patient=True)
-            entry.also(*self._tokens.revoke(row.task_id))
-            entry.tell("task", row.task_id, views.task_state(row))
-            if begins:
-                tell_prompt(entry, live.row.number, row)
-            run.environment, run.executor_id = environment, environment.executor_id
-            self._tokens.admit(grant)
-            await live.commit(entry, current=row, queue=live.queue)
-        return row, grant
+            entry = Entry(patient=True)
+            bound = bind(entry, run, task, environment, self._tokens)
+            await live.commit(entry, current=bound.task, queue=live.queue)
+        return bound
 
-    async def _execute(self, live: LiveSession, run: Run, task: TaskRow, grant: Grant) -> None:
+    async def _execute(self, live: LiveSession, bound: Bound) -> None:
         """Tell the executor, again after every cut, until the task has ended."""
+        run, task, grant = bound
         environment = run.environment
         assert environment is not None
         assert grant.token is not None

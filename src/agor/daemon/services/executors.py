@@ -21,6 +21,9 @@ class Executors(Protocol):
     async def acquire(self, claim: Claim) -> ExecutionEnvironment:
         """Get the executor of a session; `release` it when the work is done."""
 
+    def acquire_idle(self, claim: Claim) -> ExecutionEnvironment | None:
+        """Get the executor of a session as `acquire` does, if it is there and has nothing to do."""
+
     def has(self, session_id: str) -> bool:
         """Tell whether a session has an executor, or is about to."""
 

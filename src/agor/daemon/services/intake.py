@@ -137,6 +137,8 @@ class Intake:
             entry.done.add_done_callback(partial(self._stored, writer))
         elif writer.repeated and run.stored:
             self._acknowledge(run, writer.environment)
+        if entry.urgent:
+            run.live.channel.line.urge()
         if writer.result is not None:
             run.result = writer.result
             self._begin(self._end(run, entry, writer.result))

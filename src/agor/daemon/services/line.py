@@ -7,7 +7,8 @@ Invariants:
 - sequences start at 1, have no gap, and are given in the order of `append`;
 - nobody is told of what is not committed, and everybody is told of all that is, in order;
 - if the store cannot write, an entry that is patient keeps its place and is tried again; any other
-  fails at once, and so nothing that failed is ever committed later.
+  fails at once, and so nothing that failed is ever committed later;
+- what is not urgent by itself waits a moment for what is: it would only delay the commit of that.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ _MOST_EVENTS = 4096
 _MOST_BYTES = 1024 * 1024
 #: Seconds between two attempts while the store cannot write.
 _RETRY_PAUSE = 0.5
+#: Seconds that what is not urgent waits for something that is.
+_LINGER = 0.002
 
 _encode = msgspec.json.encode
 
@@ -51,7 +54,9 @@ def spelled(event_type: str, task_id: str | None, data: bytes, at: int) -> bytes
 class Entry:
     """What is appended together: events, and the statements that go with them."""
 
-    __slots__ = ("_statements", "done", "events", "make_statements", "patient", "records", "size")
+    __slots__ = (
+        "_statements", "done", "events", "make_statements", "patient", "records", "size", "urgent"
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -68,6 +73,8 @@ class Entry:
         self.records: list[AuditRecord] = []
         self.make_statements = make_statements
         self.patient = patient
+        #: Whether anybody waits for it; else it is as good a moment later, with what comes next.
+        self.urgent = True
         #: The sequence of its last event, once it is durable.
         self.done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
@@ -109,6 +116,7 @@ class Line:
         self._waiting: deque[Entry] = deque()
         self._work: asyncio.Task[None] | None = None
         self._hurry = asyncio.Event()
+        self._urged = asyncio.Event()
         self._patient = True
         #: So many of the next are committed alone: one of them cannot be stored.
         self._one_by_one = 0
@@ -130,7 +138,13 @@ class Line:
             self._work = asyncio.create_task(self._run())
         elif not entry.patient:
             self._hurry.set()
+        if entry.urgent:
+            self._urged.set()
         return entry.done
+
+    def urge(self) -> None:
+        """An entry that waits here has become urgent."""
+        self._urged.set()
 
     def hasten(self, entry: Entry) -> None:
         """Have an entry fail if the store cannot write: nobody has time to wait for it now."""
@@ -150,6 +164,8 @@ class Line:
     async def _run(self) -> None:
         try:
             while self._waiting:
+                if not any(entry.urgent for entry in self._waiting):
+                    await self._linger()
                 await self._commit(self._take())
         finally:
             self._work = None
@@ -222,6 +238,13 @@ class Line:
             self._hurry.clear()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._hurry.wait(), _RETRY_PAUSE)
+
+    async def _linger(self) -> None:
+        """Wait a moment for something urgent."""
+        self._urged.clear()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_LINGER):
+                await self._urged.wait()
 
 
 def _spell(entries: list[Entry], sequence: int) -> tuple[list[Statement], list[bytes]]:

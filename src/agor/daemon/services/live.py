@@ -248,7 +248,3 @@ class Turn:
 
     async def __aexit__(self, *_: object) -> None:
         self._session.lock.release()
-
-
-#: Called when something has come into a session's queue.
-Kick = Callable[[LiveSession], None]

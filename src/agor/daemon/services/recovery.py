@@ -149,8 +149,9 @@ class Recovery:
 
     async def _tell_again(self, live: LiveSession, run: Run) -> None:
         """The executor is there and has never heard of the task: the daemon died in between."""
+        prompter = None if live.current is None else live.current.user_id
         try:
-            environment = await self._executors.acquire(self._dispatcher.claim_of(live))
+            environment = await self._executors.acquire(self._dispatcher.claim_of(live, prompter))
         except AgorError as error:
             self._dispatcher.resume(live, run, None)
             problem = Problem(error.code, error.message, error.hint)

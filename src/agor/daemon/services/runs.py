@@ -84,6 +84,7 @@ class StreamEntry(Entry):
 
     def __init__(self, run: Run) -> None:
         super().__init__(patient=True)
+        self.urgent = False
         self.run = run
         self.upto = run.taken
         self._marks: list[tuple[int, Mark, bytes, Begun | None]] = []

@@ -28,6 +28,8 @@ from agor.protocol.methods import ReportMessageParams
 from agor.protocol.validation import UNREADABLE, name_the_field
 
 _MARKS = (BlockStart, BlockUpdate, BlockComplete, TaskResult)
+#: What is followed by more at once, or else tells nothing that is not known.
+_CAN_WAIT = frozenset(("block_start", "status"))
 
 
 class StreamWriter:
@@ -48,6 +50,8 @@ class StreamWriter:
     def take(self, events: Sequence[ReportMessageParams]) -> None:
         """Take the events that follow; those that we have are passed over."""
         run, entry = self.run, self.entry
+        if len(events) > 1 or events[0].event_type not in _CAN_WAIT:
+            entry.urgent = True
         plain = b"\r" not in b"".join([event.event_data for event in events])
         end = b',"created_at":%d}' % now()
         known, add, heads = len(entry.events), entry.events.append, run.heads

@@ -6,9 +6,10 @@ import msgspec
 
 from agor.daemon.services import views
 from agor.daemon.services.access import Action
+from agor.daemon.services.dispatch import Dispatcher
 from agor.daemon.services.executors import Executors
 from agor.daemon.services.line import Entry
-from agor.daemon.services.live import Kick, LiveSession, LiveSessions, Turn
+from agor.daemon.services.live import LiveSession, LiveSessions, Turn
 from agor.daemon.services.principal import Principal
 from agor.daemon.services.receipts import Receipt
 from agor.daemon.services.stamps import new_id, now
@@ -38,12 +39,12 @@ class Tasks:
         store: Store,
         lives: LiveSessions,
         executors: Executors,
-        kick: Kick,
+        dispatcher: Dispatcher,
     ) -> None:
         self._executors = executors
         self._store = store
         self._lives = lives
-        self._kick = kick
+        self._dispatcher = dispatcher
 
     async def prompt(
         self, who: Principal, session_id: str, new: NewPrompt, receipt: Receipt | None = None
@@ -74,9 +75,20 @@ class Tasks:
             if receipt is not None:
                 entry.also(receipt.statement(202, accepted))
             entry.tell("task", row.task_id, views.task_state(row, len(queue)))
+            if place is None and await self._begin(live, row, entry):
+                return accepted
             await live.commit(entry, current=live.current, queue=queue)
-        self._kick(live)
+        self._dispatcher.kick(live)
         return accepted
+
+    async def _begin(self, live: LiveSession, row: TaskRow, entry: Entry) -> bool:
+        """Commit a task as one that runs already, if an executor waits for it."""
+        begun = await self._dispatcher.bind_at_once(live, row, entry)
+        if begun is None:
+            return False
+        with begun:
+            await live.commit(entry, current=begun.task, queue=[])
+        return True
 
     async def get(self, who: Principal, task_id: str) -> Task:
         """Show a task."""
