@@ -6,6 +6,9 @@
 import pytest
 from hypothesis import settings
 
+# Before anything imports it: its cases are tests as well.
+pytest.register_assert_rewrite("agor.testing")
+
 settings.register_profile("repeatable", derandomize=True, database=None, deadline=None)
 settings.register_profile("explore", max_examples=5000, deadline=None)
 settings.load_profile("repeatable")
@@ -18,4 +21,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """
     for item in items:
         together = "impersonation" if "impersonation" in item.path.parts else str(item.path)
+        if (agent := _agent_of(item)) and together != "impersonation":
+            # Those of one agent: starting it is what takes long, and agents differ in that.
+            together = f"{together}[{agent}]"
         item.add_marker(pytest.mark.xdist_group(together))
+
+
+def _agent_of(item: pytest.Item) -> str | None:
+    callspec = getattr(item, "callspec", None)
+    return None if callspec is None else callspec.params.get("subject")

@@ -6,11 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-pytest.register_assert_rewrite("agor.testing")
-
-from agor.environments.identity import UnixIdentity  # noqa: E402
-from agor.testing.certification import EnvironmentCertification  # noqa: E402
-from tests.contract.local_environments import (  # noqa: E402
+from agor.environments.identity import UnixIdentity
+from agor.testing.certification import EnvironmentCertification
+from tests.contract.local_environments import (
     MAY_SUDO,
     NO_SUDO,
     SUDO_USER,

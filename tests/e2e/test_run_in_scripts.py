@@ -15,9 +15,11 @@ from tests.e2e.runs import asks, sessions, tasks, words
 from tests.integration.processes import PATIENCE
 
 
-def test_without_a_daemon_one_is_started(installed: Path, mark, tmp_path: Path):
+def test_without_a_daemon_one_is_started(
+    installed: Path, mark, tmp_path: Path, temporary_folder: Path
+):
     env = {"AGOR_DAEMON__PORT": "0", "AGOR_EXECUTION__ORPHAN_TIMEOUT_MS": "1000"}
-    fresh = Agor(installed / "agor", tmp_path / "h", mark)
+    fresh = Agor(installed / "agor", temporary_folder / "h", mark)
     fresh.env |= env
     done = fresh("run", "--agent", "scripted", "hello there", cwd=tmp_path)
     assert done.returncode == 0, done.stderr

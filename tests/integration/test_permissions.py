@@ -39,7 +39,7 @@ async def test_an_allowed_tool_runs(side):
     side.decide = say_yes
     task = new_task_id()
     assert (await side.prompt([WRITE], task)).status == "completed"
-    assert updates(side, task) == ["awaiting_permission", "completed"]
+    assert updates(side, task) == ["awaiting_permission", "running", "completed"]
     states = [status.state for status in side.of_kind(task, Status)]
     assert states == ["started", "awaiting_permission", "running"]
     assert side.text(task) == "written"
