@@ -28,7 +28,8 @@ demo: setup  ## play the scripted agent through a real executor and watch its ev
 test: setup  ## run every test
 	@scripts/system-packages
 	@scripts/agents
-	@$(BIN)/python -m pytest --numprocesses 2 --dist loadgroup
+	@# More processes than processors: most tests wait for others rather than compute.
+	@$(BIN)/python -m pytest --numprocesses 4 --dist loadgroup
 
 check: setup  ## formatting, lint, types
 	@$(BIN)/ruff format --check .
