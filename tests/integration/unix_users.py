@@ -7,6 +7,7 @@ killed run left behind can be told from what is in use.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import grp
 import os
 import pwd
@@ -23,6 +24,7 @@ from tests.integration.processes import PATIENCE, describe
 _PREFIX = "agor-test-"
 #: Files there must have no dot in their names, or sudo passes them over.
 _SUDOERS = Path("/etc/sudoers.d")
+_LOCK = Path("/run/lock/agor-test-users")
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,13 @@ def make_group(role: str) -> str:
 
 def remove_all() -> None:
     """Remove the users, groups and rules of this run, and those of runs that were killed."""
+    # Other processes of this run may want to remove the same at the same time.
+    with _LOCK.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        _remove_all()
+
+
+def _remove_all() -> None:
     for path in _SUDOERS.glob(f"{_PREFIX}*"):
         if _unused(path.name):
             path.unlink(missing_ok=True)
