@@ -165,14 +165,15 @@ class ExecutionEnvironment:
     async def prepare_session(self, which: Conversation, transcript: Transcript) -> None:
         """Put the record of a conversation where its agent looks for it, so that it can go on."""
         parts = list(parts_of(transcript, _PART))
-        for number, part in enumerate(parts, start=1):
+        for number, part in enumerate(parts):
             params = PrepareSessionParams(
                 session_id=which.session_id,
                 agentic_tool=which.agentic_tool,
                 agent_session_id=which.agent_session_id,
                 workspace=which.workspace,
                 transcript=part,
-                more=number < len(parts),
+                part=number,
+                more=number + 1 < len(parts),
             )
             await self._connected.call(PREPARE_SESSION, params, timeout=_TRANSCRIPT_TIMEOUT)
 

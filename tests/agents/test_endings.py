@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.agents.site import KEY, PATIENCE, Site
+from tests.agents.subjects.base import Step
 
 #: Each fault of the scripted model, and the word for it.
 FAULTS = {
@@ -90,6 +91,19 @@ async def test_a_fault_that_passes_is_no_failure(site: Site):
             "try again", [{"error": "overloaded", "times": 1}, {"text": "Here I am."}]
         )
         assert (result.status, trial.text()) == ("completed", "Here I am.")
+
+
+async def test_an_answer_that_is_cut_off_is_asked_for_again_or_has_failed(site: Site):
+    script: list[Step] = [{"text": "Half of "}, {"cut": True, "times": 1}, {"text": "all of it."}]
+    async with site.connected() as trial:
+        result = await trial.prompt("say it", script)
+        if result.status == "completed":
+            assert trial.text().endswith("all of it.")
+        else:
+            assert result.error is not None
+            assert (result.status, result.error.code) == ("failed", "provider_failed")
+        # In neither case is the half taken for the whole, and the conversation goes on.
+        assert (await trial.prompt("and now?", [{"text": "Yes."}])).status == "completed"
 
 
 async def test_without_a_key_nothing_is_started_and_the_command_to_type_is_told(site: Site):

@@ -109,3 +109,15 @@ def test_the_forms_themselves_hide_their_secrets_when_printed():
     params = GetApiKeyParams(session_token=TOKEN, credential_key="ANTHROPIC_API_KEY")
     assert TOKEN not in repr(params)
     assert TOKEN not in f"{params} {[params]}"
+
+
+async def test_a_key_that_an_error_repeats_is_not_told(start, socket_path):
+    """An agent's program may say it as it dies, and a provider as it refuses."""
+    start()
+    key = "sk-that-somebody-repeats-0123456789"
+    async with daemon(socket_path, keys={"ANTHROPIC_API_KEY": key}) as side:
+        script: Script = [{"key": "ANTHROPIC_API_KEY"}, {"fail": f"refused: {key} is not known"}]
+        result = await side.prompt(script)
+        assert result.error is not None
+        assert result.error.message == "refused: … is not known"
+        assert key not in side.wire_text()

@@ -111,10 +111,27 @@ async def test_a_record_is_restored_once_its_last_part_is_there(files: Files):
         assert not (files.folder / "a").exists()
         params = PrepareSessionParams(
             session_id="s", agentic_tool="recording", agent_session_id="a", workspace="/",
-            transcript=Transcript([Raw(word)]), more=number < 2,
+            transcript=Transcript([Raw(word)]), part=number, more=number < 2,
         )  # fmt: skip
         assert (await desk.prepare(params)).ready == (number == 2)
     assert (files.folder / "a").read_bytes() == b'"a"\n"b"\n"c"\n'
+
+
+async def test_a_record_that_was_broken_off_is_begun_anew_and_not_mixed_up(files: Files):
+    desk = TranscriptDesk(max_line=1000)
+
+    def part(number: int, word: bytes, *, more: bool) -> PrepareSessionParams:
+        return PrepareSessionParams(
+            session_id="s", agentic_tool="recording", agent_session_id="a", workspace="/",
+            transcript=Transcript([Raw(word)]), part=number, more=more,
+        )  # fmt: skip
+
+    await desk.prepare(part(0, b'"half"', more=True))
+    await desk.prepare(part(0, b'"a"', more=True))
+    assert (await desk.prepare(part(1, b'"b"', more=False))).ready
+    assert (files.folder / "a").read_bytes() == b'"a"\n"b"\n'
+    with pytest.raises(InvalidParams, match=r"params\.part: expected 0, not 1"):
+        await desk.prepare(part(1, b'"c"', more=False))
 
 
 async def test_a_record_without_end_is_refused_and_forgotten(files: Files, monkeypatch):
@@ -126,7 +143,7 @@ async def test_a_record_without_end_is_refused_and_forgotten(files: Files, monke
     )  # fmt: skip
     await desk.prepare(params)
     with pytest.raises(Overloaded):
-        await desk.prepare(params)
+        await desk.prepare(msgspec.structs.replace(params, part=1))
     assert not (await desk.prepare(params)).ready
 
 

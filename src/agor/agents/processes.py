@@ -143,6 +143,14 @@ async def child(command: list[str], cwd: str) -> AsyncIterator[Child]:
         await asyncio.shield(running.stop())
 
 
+def describe_exit(code: int) -> str:
+    """Say how a process ended: by itself, or by a signal."""
+    if code >= 0:
+        return f"exit code {code}"
+    names = {number.value: number.name for number in signal.Signals}
+    return f"killed by {names.get(-code, f'signal {-code}')}"
+
+
 def _signal_group(group: int, number: signal.Signals) -> None:
     # EPERM: what is left of it changed its user, and is beyond us.
     with contextlib.suppress(ProcessLookupError, PermissionError):

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import signal
 import subprocess
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -20,7 +19,7 @@ from functools import partial
 from typing import Self
 
 from agor import linux
-from agor.agents.processes import Group
+from agor.agents.processes import Group, describe_exit
 from agor.errors import AgentEnded, AgentMissing
 from agor.protocol.launching import Process
 
@@ -106,7 +105,7 @@ class Program(Group):
         """Explain the end of a program that should go on: how it ended, and its last words."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self.wait(), _GRACE)
-        how = "closed its output" if not self.exited else describe_exit(await self.wait())
+        how = f"ended ({describe_exit(await self.wait())})" if self.exited else "closed its output"
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(asyncio.shield(self._errors), _GRACE)
         words = self._tail.decode(errors="replace").strip()
@@ -132,11 +131,3 @@ class Program(Group):
 
     def _kill_rest(self, family: list[Process]) -> None:
         linux.kill_family([*family, *linux.marked(_MARK, self._mark)])
-
-
-def describe_exit(code: int) -> str:
-    """Say how a program ended: by itself, or by a signal."""
-    if code >= 0:
-        return f"ended with exit code {code}"
-    names = {number.value: number.name for number in signal.Signals}
-    return f"was killed by {names.get(-code, f'signal {-code}')}"

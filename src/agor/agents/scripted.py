@@ -18,7 +18,6 @@ import asyncio
 import itertools
 import os
 import re
-import signal
 from collections.abc import Iterator
 from typing import Annotated, Any
 
@@ -27,7 +26,7 @@ from msgspec import Meta, Struct
 
 import agor
 from agor.agents.base import Agent
-from agor.agents.processes import child
+from agor.agents.processes import child, describe_exit
 from agor.agents.turn import Block, Turn
 from agor.errors import AgentFailed, BadScript
 from agor.protocol.events import BlockKind, Log, MetadataUpdate, TokenUsage
@@ -174,7 +173,8 @@ class ScriptedAgent(Agent):
             async for text in process.output():
                 await result.add(text)
             code = await process.wait()
-        await use.update("completed" if code == 0 else "failed", reason=_describe_exit(code))
+        how = None if code == 0 else describe_exit(code)
+        await use.update("completed" if code == 0 else "failed", reason=how)
         await use.complete(is_error=code != 0)
         await result.complete(is_error=code != 0)
 
@@ -200,12 +200,3 @@ class ScriptedAgent(Agent):
         block = await turn.start_block("tool_result", tool_use_id=use_id)
         await block.add(text)
         await block.complete(is_error=is_error)
-
-
-def _describe_exit(code: int) -> str | None:
-    if code == 0:
-        return None
-    if code < 0:
-        names = {number.value: number.name for number in signal.Signals}
-        return f"killed by {names.get(-code, f'signal {-code}')}"
-    return f"exit code {code}"

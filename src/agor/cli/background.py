@@ -69,13 +69,24 @@ def stop(home: Home, patience: float, *, force: bool) -> Process | None:
             hint="`agor daemon logs` may say why. `agor daemon stop --force` kills it: nothing "
             "that was acknowledged is lost, and the next start takes its executors back.",
         )
+    _kill(home, process)
+    return process
+
+
+def kill(home: Home) -> None:
+    """Kill the daemon, if there is one, as a crash would."""
+    process = _identify(home)
+    if process is not None:
+        _kill(home, process)
+
+
+def _kill(home: Home, process: Process) -> None:
     linux.send(process, signal.SIGKILL)
     if not _gone_within(home, process, _KILL_TIMEOUT):
         raise DaemonError(
             f"the daemon (process {process.pid}) cannot be killed",
             hint="Is it another user's, or does it wait for a broken disk?",
         )
-    return process
 
 
 def ask(url: str, path: str, token: str | None = None) -> tuple[int, bytes]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 
 from rich.console import RenderableType
@@ -17,7 +18,7 @@ _MOST_RENDERED = 4000
 _RESULT_LINES = 5
 
 
-class BlockView:
+class BlockView(ABC):
     """One block: `add` and `finish` give what is whole by now, `growing` the rest."""
 
     #: Blocks of one group stand close together.
@@ -25,13 +26,13 @@ class BlockView:
     #: How far to the right it stands.
     depth = 0
 
+    @abstractmethod
     def add(self, text: str) -> Iterator[RenderableType]:
         """Take the next piece."""
-        raise NotImplementedError
 
+    @abstractmethod
     def finish(self) -> Iterator[RenderableType]:
         """Give what is left, when nothing more comes."""
-        raise NotImplementedError
 
     @property
     def growing(self) -> RenderableType | None:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import signal
 import time
 
 from rich.console import Console
 
-from agor import linux
 from agor.cli import background, exit_codes
 from agor.cli.answering import Answering, AtTheTerminal, decide
 from agor.cli.keyboard import Keyboard
@@ -64,7 +62,7 @@ class WithAMishap(ForPeople):
 
     async def _kill_daemon(self) -> None:
         began = time.monotonic()
-        await asyncio.to_thread(_kill_daemon, self._home)
+        await asyncio.to_thread(_replace_daemon, self._home)
         back = f"back after {time.monotonic() - began:.1f} s"
         self.note(f"(the daemon was killed and is {back}; the executor went on)")
 
@@ -101,10 +99,6 @@ async def show(
     )
 
 
-def _kill_daemon(home: Home) -> None:
-    running = home.running()
-    if running is not None and running.process is not None:
-        linux.send(running.process, signal.SIGKILL)
-        while home.running() is not None:
-            time.sleep(0.01)
+def _replace_daemon(home: Home) -> None:
+    background.kill(home)
     background.start(home, ["--port", "0"])

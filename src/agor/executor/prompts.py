@@ -24,7 +24,8 @@ from agor.agents.turn import Turn
 from agor.errors import AgorError, InvalidParams, Overloaded, TokenRefused, UnknownTask
 from agor.executor.conversations import Conversations
 from agor.executor.delivery import Delivery
-from agor.protocol.events import Event, Problem, Status, TaskResult
+from agor.executor.discretion import Discretion
+from agor.protocol.events import Event, Log, Problem, Status, TaskResult
 from agor.protocol.methods import (
     GET_API_KEY,
     REQUEST_PERMISSION,
@@ -52,6 +53,8 @@ TRANSITIONS: dict[TaskState, frozenset[TaskState]] = {
     "cancelled": frozenset(),
 }
 
+#: Events whose words may be a program's or a provider's.
+_OTHERS_WORDS = (Log, Problem)
 MAX_RUNNING = 64
 #: Ended tasks that are remembered, so that a repeated execute_prompt does not run them again.
 _REMEMBERED = 256
@@ -70,6 +73,7 @@ class TaskRun:
         self.log = delivery.open(params.task_id, params.session_token)
         self._delivery = delivery
         self._conversations = conversations
+        self._discretion = Discretion()
         self._turn = Turn(
             params, self._tell, self._ask, self._fetch_key, max_delta=delivery.max_delta
         )
@@ -178,12 +182,14 @@ class TaskRun:
             token_usage=self._turn.usage,
             agent_session_id=self._turn.agent_session_id,
             cost=self._turn.cost,
-            error=problem,
+            error=problem and self._discretion.problem(problem),
         )
 
     # ── what the agent may do ────────────────────────────────────────────────────────────────
 
     def _tell(self, event: Event) -> Awaitable[None]:
+        if type(event) in _OTHERS_WORDS:
+            event = self._discretion.event(event)
         return self._delivery.report(self.log, event)
 
     def _tell_now(self, event: Event) -> None:
@@ -206,7 +212,9 @@ class TaskRun:
         params = GetApiKeyParams(
             session_token=self.params.session_token, credential_key=name, or_else=list(or_else)
         )
-        return await self._delivery.ask(GET_API_KEY, params)
+        given = await self._delivery.ask(GET_API_KEY, params)
+        self._discretion.note(given.api_key)
+        return given
 
 
 class Prompts:

@@ -104,8 +104,13 @@ class TranscriptDesk:
     async def prepare(self, params: PrepareSessionParams) -> PrepareSessionResult:
         """Take a part of a record; with the last one, put it where the agent looks for it."""
         records = _records_of(params.agentic_tool)
-        parts = self._arrived.setdefault(params.session_id, [])
-        parts.append(params.transcript)
+        parts = self._arrived.pop(params.session_id, []) if params.part else []
+        if params.part != len(parts):
+            raise InvalidParams(
+                f"params.part: expected {len(parts)}, not {params.part}",
+                hint="Begin again with part 0.",
+            )
+        self._arrived[params.session_id] = [*parts, params.transcript]
         if sum(_weight(part) for held in self._arrived.values() for part in held) > MOST_RESTORED:
             del self._arrived[params.session_id]
             raise Overloaded(f"records of more than {MOST_RESTORED} bytes cannot be restored")

@@ -54,6 +54,8 @@ class PrepareSessionParams(Form):
     agent_session_id: Identifier
     workspace: Annotated[str, Meta(min_length=1)]
     transcript: Transcript
+    #: Its number, from 0. The first one begins anew, whatever came before it.
+    part: Annotated[int, Meta(ge=0, le=2**31)] = 0
     more: bool = False
 
 

@@ -3,23 +3,14 @@
 from __future__ import annotations
 
 import shlex
-from pathlib import Path
-from typing import Any
 
 from tests.agents.subjects.base import Step, Subject
-
-
-def _write(path: Path, text: str) -> Step:
-    return {"tool": {"name": "Write", "input": {"file_path": str(path), "content": text}}}
+from tests.agents.subjects.claude import CLAUDE
 
 
 def _run(command: str) -> Step:
     # It asks about no command that it knows to be harmless, and knows nothing of what a shell runs.
     return {"tool": {"name": "Bash", "input": {"command": f"sh -c {shlex.quote(command)}"}}}
-
-
-def _call_mcp(server: str, tool: str, tool_input: dict[str, Any]) -> Step:
-    return {"tool": {"name": f"mcp__{server}__{tool}", "input": tool_input}}
 
 
 ACP = Subject(
@@ -31,12 +22,12 @@ ACP = Subject(
     credential="ANTHROPIC_API_KEY",
     model="sonnet",
     other_model="haiku",
-    write=_write,
+    write=CLAUDE.write,
     write_tool="Write",
     run=_run,
     run_tool="Bash",
-    written_path=lambda tool_input: str(tool_input["file_path"]),
-    call_mcp=_call_mcp,
+    written_path=CLAUDE.written_path,
+    call_mcp=CLAUDE.call_mcp,
     tells_reason=False,
     tells_cost=True,
     restores=False,

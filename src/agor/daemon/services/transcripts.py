@@ -6,15 +6,20 @@ agent writes more into it than it tells. An executor is started for it if there 
 
 from __future__ import annotations
 
+import asyncio
+
 from agor.daemon.pool.settings import Claim
 from agor.daemon.services.executors import Executors
 from agor.daemon.services.live import LiveSession, LiveSessions
 from agor.daemon.services.people.people import People
 from agor.daemon.services.principal import Principal
 from agor.daemon.services.workspaces.workspaces import Workspaces
-from agor.errors import Conflict, NotFound, RpcError, Unprocessable
+from agor.errors import Conflict, NotFound, PoolExhausted, RpcError, Unprocessable
 from agor.execution import Conversation
 from agor.protocol.transcripts import ReadTranscriptResult, TranscriptForm
+
+#: Seconds to wait for an executor, where all are in use.
+_PATIENCE = 30.0
 
 
 class SessionTranscripts:
@@ -40,7 +45,13 @@ class SessionTranscripts:
             user_id=live.row.user_id,
             unix_username=self._people.unix_username(live.row.user_id),
         )
-        environment = await self._executors.acquire(claim)
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                environment = await self._executors.acquire(claim)
+        except TimeoutError:
+            raise PoolExhausted(
+                f"no executor was free in {_PATIENCE:g} s", hint="Try again later."
+            ) from None
         try:
             return await environment.read_transcript_part(which, form, cursor)
         except RpcError as error:
