@@ -103,7 +103,17 @@ async def test_an_answer_that_is_cut_off_is_asked_for_again_or_has_failed(site: 
             assert result.error is not None
             assert (result.status, result.error.code) == ("failed", "provider_failed")
         # In neither case is the half taken for the whole, and the conversation goes on.
-        assert (await trial.prompt("and now?", [{"text": "Yes."}])).status == "completed"
+        after = await trial.prompt("and now?", [{"text": "Yes."}])
+        assert (after.status, after.error) == ("completed", None)
+
+
+async def test_a_session_whose_first_prompt_was_refused_is_not_lost(site: Site):
+    """Somebody had the wrong key, has set another, and prompts again."""
+    async with site.connected() as trial:
+        result = await trial.prompt("hello", [{"error": "bad_key"}])
+        assert result.status == "failed"
+        after = await trial.prompt("hello again", [{"text": "Hello."}])
+        assert (after.status, after.error, trial.text()) == ("completed", None, "Hello.")
 
 
 async def test_without_a_key_nothing_is_started_and_the_command_to_type_is_told(site: Site):

@@ -93,8 +93,16 @@ class AcpAgent(Agent):
         before, session.cost = session.cost, session.cost if told is None else told
         return None if before is None or told is None else max(0.0, told - before)
 
-    async def opening(self, launch: Launch, resume: str | None) -> None:
-        """Do what is needed before the program is started."""
+    async def opening(
+        self,
+        launch: Launch,  # noqa: ARG002 - for agents that look into their records
+        resume: str | None,
+    ) -> str | None:
+        """Do what is needed before the program is started.
+
+        Gives the conversation to go on with; none if there is nothing in it to go on with.
+        """
+        return resume
 
     async def loaded(self, session: Session) -> None:
         """Do what is needed after an earlier conversation was taken up."""
@@ -130,7 +138,7 @@ class AcpAgent(Agent):
         if session is None or session.launch != launch or session.program.exited:
             await self._end()
             resume = turn.params.resume if session is None else session.session_id
-            await self.opening(launch, resume)
+            resume = await self.opening(launch, resume)
             session = self._session = await Session.open(launch, resume)
             if resume is not None:
                 await self.loaded(session)

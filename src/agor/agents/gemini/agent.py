@@ -18,7 +18,13 @@ from agor.agents.environment import find_program, need_program
 from agor.agents.gemini import calls
 from agor.agents.gemini.home import VARIABLE as HOME_VARIABLE
 from agor.agents.gemini.home import check_workspace, make_home, write_policy
-from agor.agents.gemini.records import Following, GeminiRecords, make_loadable, replayed_updates
+from agor.agents.gemini.records import (
+    Following,
+    GeminiRecords,
+    make_loadable,
+    may_be_loaded,
+    replayed_updates,
+)
 from agor.agents.gemini.retries import MOST_ATTEMPTS, Attempt, RetryLog
 from agor.agents.gemini.retries import VARIABLE as LOG_VARIABLE
 from agor.agents.turn import Turn
@@ -100,10 +106,15 @@ class GeminiAgent(AcpAgent):
     async def choose_model(self, session: Session, model: str) -> None:
         """Nothing is left to do: the command names it."""
 
-    async def opening(self, launch: Launch, resume: str | None) -> None:
-        """See to it that a conversation can be loaded that is not a minute old."""
-        if resume is not None:
-            await asyncio.to_thread(make_loadable, resume, launch.cwd)
+    async def opening(self, launch: Launch, resume: str | None) -> str | None:
+        """See to it that a conversation can be loaded that is not a minute old.
+
+        One in which nothing was ever answered cannot be, and is begun anew.
+        """
+        if resume is None or not await asyncio.to_thread(may_be_loaded, resume, launch.cwd):
+            return None
+        await asyncio.to_thread(make_loadable, resume, launch.cwd)
+        return resume
 
     async def loaded(self, session: Session) -> None:
         """Wait for the end of the replay, which goes on after it said that all is loaded."""

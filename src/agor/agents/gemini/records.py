@@ -102,6 +102,12 @@ def find(session_id: str, cwd: str) -> Path | None:
     return max(found, key=lambda path: path.stat().st_size, default=None)
 
 
+def may_be_loaded(session_id: str, cwd: str) -> bool:
+    """Tell whether there is an answer in a record; without any record, Gemini CLI has the word."""
+    path = find(session_id, cwd)
+    return path is None or b'"type":"gemini"' in path.read_bytes()
+
+
 def make_loadable(session_id: str, cwd: str) -> None:
     """Rename a record so that loading it cannot destroy it.
 
