@@ -148,7 +148,7 @@ async def test_a_flood_is_told_whole_and_in_order(odd: Odd):
 async def test_a_program_that_ends_in_mid_turn_is_quoted(odd: Odd):
     result = await odd.prompt({"flood": 1}, {"exit": 3, "words": "I have had enough"})
     assert code_of(result) == "agent_ended"
-    assert "exit code 3: I have had enough" in (result.error.message if result.error else "")
+    assert "(exit code 3): I have had enough" in (result.error.message if result.error else "")
     assert all(block.complete for block in odd.blocks("text"))
 
 

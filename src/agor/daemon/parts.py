@@ -105,7 +105,9 @@ class Parts:
         self.sessions = Sessions(
             self.store, self.lives, self.executors, self.workspaces.grounds, execution.environment
         )
-        self.tasks = Tasks(self.store, self.lives, self.executors, self.dispatcher)
+        self.tasks = Tasks(
+            self.store, self.lives, self.executors, self.dispatcher, self.workspaces.grounds
+        )
         self.task_stops = TaskStops(self.store, self.lives, self.runs, self.executors, self.stopper)
         self.shares = Shares(self.store, self.lives, self.people, self.revocations)
         self.departures = Departures(

@@ -90,9 +90,7 @@ class Dispatcher:
         """
         self._employ(live, partial(self._go_on, live, run, environment))
 
-    async def bind_at_once(
-        self, live: LiveSession, task: TaskRow, entry: Entry
-    ) -> BoundAtOnce | None:
+    def bind_at_once(self, live: LiveSession, task: TaskRow, entry: Entry) -> BoundAtOnce | None:
         """Have a new task begin with the commit of its entry, if its executor waits for one.
 
         None if it does not, or may not have the task: then it goes the longer way, which waits for
@@ -101,7 +99,6 @@ class Dispatcher:
         if live.session_id in self._workers or self._closed:
             return None
         try:
-            await self._workspaces.ready(live.row, starts=False)
             environment = self._executors.acquire_idle(self.claim_of(live, task.user_id))
         except AgorError:
             return None
@@ -214,7 +211,8 @@ class Dispatcher:
 
     async def _ready(self, live: LiveSession, claim: Claim) -> ExecutionEnvironment:
         """Get the executor, once it is sure that it can work in the session's folder."""
-        await self._workspaces.ready(live.row, starts=not self._executors.has(live.session_id))
+        if not self._executors.has(live.session_id):
+            await self._workspaces.check_reachable(live.row)
         return await self._executors.acquire(claim)
 
     async def _go_on(

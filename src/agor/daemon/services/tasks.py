@@ -13,6 +13,7 @@ from agor.daemon.services.live import LiveSession, LiveSessions, Turn
 from agor.daemon.services.principal import Principal
 from agor.daemon.services.receipts import Receipt
 from agor.daemon.services.stamps import new_id, now
+from agor.daemon.services.workspaces.workspaces import Workspaces
 from agor.daemon.store import tasks
 from agor.daemon.store.base import Store
 from agor.daemon.store.rows import TaskRow
@@ -40,11 +41,13 @@ class Tasks:
         lives: LiveSessions,
         executors: Executors,
         dispatcher: Dispatcher,
+        workspaces: Workspaces,
     ) -> None:
         self._executors = executors
         self._store = store
         self._lives = lives
         self._dispatcher = dispatcher
+        self._workspaces = workspaces
 
     async def prompt(
         self, who: Principal, session_id: str, new: NewPrompt, receipt: Receipt | None = None
@@ -57,6 +60,8 @@ class Tasks:
                 raise Conflict(
                     "this session is archived", hint='PATCH it with {"archived": false} first.'
                 )
+            # In our turn, so that a removal sees what was taken before it, and we see the removal.
+            self._workspaces.refuse_if_leaving(live.row)
             if len(live.queue) >= _MOST_QUEUED:
                 raise Conflict(f"{_MOST_QUEUED} prompts wait in this session already")
             if live.current is None and not live.queue:
@@ -83,7 +88,7 @@ class Tasks:
 
     async def _begin(self, live: LiveSession, row: TaskRow, entry: Entry) -> bool:
         """Commit a task as one that runs already, if an executor waits for it."""
-        begun = await self._dispatcher.bind_at_once(live, row, entry)
+        begun = self._dispatcher.bind_at_once(live, row, entry)
         if begun is None:
             return False
         with begun:

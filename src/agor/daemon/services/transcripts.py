@@ -39,7 +39,9 @@ class SessionTranscripts:
         """Read the next part of a session's record."""
         live = await self._lives.get_for(who, session_id, "session.transcript")
         which = _conversation(live)
-        await self._workspaces.ready(live.row, starts=not self._executors.has(session_id))
+        self._workspaces.refuse_if_leaving(live.row)
+        if not self._executors.has(session_id):
+            await self._workspaces.check_reachable(live.row)
         claim = Claim(
             session_id=session_id,
             user_id=live.row.user_id,

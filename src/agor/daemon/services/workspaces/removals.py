@@ -58,7 +58,7 @@ class Removals:
         self._worktrees = worktree_service
         self._lives = lives
         self._executors = executors
-        #: Worktrees in which nothing may begin any more.
+        #: Worktrees for which nothing is taken any more. What was taken before is seen by `_empty`.
         self._leaving: set[str] = set()
 
     def refuse_if_leaving(self, worktree_id: str | None) -> None:

@@ -73,15 +73,14 @@ class Workspaces:
         if ground.is_new and ground.worktree_id is not None:
             await self._removals.remove(who, ground.worktree_id, discard=False)
 
-    async def ready(self, row: SessionRow, *, starts: bool) -> None:
-        """Raise, with what to do about it, if a session cannot work in its folder now.
-
-        What matters is that its executor `starts` there; one that is there already can tell itself.
-        """
+    def refuse_if_leaving(self, row: SessionRow) -> None:
+        """Raise `Conflict` if a session's worktree is being removed."""
         self._removals.refuse_if_leaving(row.worktree_id)
-        if starts:
-            self._reach.forget(row.workspace)
-            await self._check(row.user_id, row.workspace)
+
+    async def check_reachable(self, row: SessionRow) -> None:
+        """Raise, with what to do about it, if an executor cannot start in a session's folder."""
+        self._reach.forget(row.workspace)
+        await self._check(row.user_id, row.workspace)
 
     async def _check(self, user_id: str, folder: str) -> None:
         if not folder.startswith("/"):
