@@ -20,9 +20,10 @@ from agor.protocol.conversation import Conversation
 from agor.protocol.events import TaskResult
 from agor.protocol.methods import RequestPermissionParams, RequestPermissionResult
 from agor.testing.model import ModelServer
+from tests.agents.nursery import start_warm
 from tests.agents.subjects.base import Step, Subject
 from tests.integration.daemon_side import Daemon, daemon, new_task_id
-from tests.integration.executor_process import ExecutorProcess, start_listening
+from tests.integration.executor_process import ExecutorProcess
 
 #: Seconds for anything an agent does; on a busy machine they are eight times slower than alone.
 PATIENCE = 90.0
@@ -70,7 +71,7 @@ class Site:
     def start(self) -> ExecutorProcess:
         """Start another executor, which ends with the site."""
         path = self.folder / f"executor-{len(self._executors)}.sock"
-        self._executors.append(start_listening(path=path, env=self._environment()))
+        self._executors.append(start_warm(path=path, env=self._environment()))
         return self.executor
 
     def _environment(self) -> dict[str, str]:

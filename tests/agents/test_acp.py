@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -17,9 +18,9 @@ from agor.errors import AgentFailed, InvalidParams
 from agor.protocol.api import Message
 from agor.protocol.events import TaskResult
 from agor.protocol.methods import RequestPermissionResult
+from tests.agents.nursery import start_warm
 from tests.agents.site import folded
 from tests.integration.daemon_side import Daemon, daemon
-from tests.integration.executor_process import start_listening
 
 ODD = Path(__file__).with_name("odd_acp_agent.py")
 WRITE = {
@@ -62,7 +63,7 @@ class Odd:
 
 @pytest.fixture
 async def odd(tmp_path: Path) -> AsyncIterator[Odd]:
-    executor = start_listening(path=tmp_path / "executor.sock")
+    executor = start_warm(path=tmp_path / "executor.sock", env=dict(os.environ))
     try:
         async with daemon(executor.path, patience=60.0) as side:
             yield Odd(side, tmp_path)

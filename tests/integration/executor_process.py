@@ -12,37 +12,35 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Protocol
 
 from tests.integration.processes import PATIENCE, Mark
 
 COMMAND = [sys.executable, "-m", "agor.executor.main"]
 
 
+class Process(Protocol):
+    """A process, as `subprocess` shows it."""
+
+    pid: int
+    stdin: IO[bytes] | None
+    stdout: IO[bytes] | None
+    stderr: IO[bytes] | None
+
+    def poll(self) -> int | None: ...
+    def wait(self, timeout: float | None = None) -> int: ...
+    def send_signal(self, sig: int, /) -> None: ...
+    def kill(self) -> None: ...
+
+
 class ExecutorProcess:
     """One executor. Its log is read all the time, so that it never has to wait for a reader."""
 
-    def __init__(
-        self,
-        *arguments: str,
-        path: Path,
-        command: list[str] | None = None,
-        stdin: int | None = subprocess.DEVNULL,
-        pass_fds: tuple[int, ...] = (),
-        env: dict[str, str] | None = None,
-    ) -> None:
+    def __init__(self, process: Process, mark: Mark, path: Path) -> None:
         #: Where it can be reached; of no meaning with --stdio.
         self.path = path
-        self.mark = Mark()
-        self.process = subprocess.Popen(
-            [*(command or COMMAND), *arguments],
-            stdin=stdin,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-            pass_fds=pass_fds,
-            env=self.mark.env if env is None else self.mark.on(env),
-        )
+        self.mark = mark
+        self.process = process
         assert self.process.stderr is not None
         self._lines: list[str] = []
         self._news = threading.Condition()
@@ -135,9 +133,28 @@ class ExecutorProcess:
                     stream.close()
 
 
-def start_listening(
-    *arguments: str, path: Path, env: dict[str, str] | None = None
+def start(
+    *arguments: str,
+    path: Path,
+    command: list[str] | None = None,
+    stdin: int | None = subprocess.DEVNULL,
+    pass_fds: tuple[int, ...] = (),
 ) -> ExecutorProcess:
+    """Start the command with these arguments."""
+    mark = Mark()
+    process = subprocess.Popen(
+        [*(command or COMMAND), *arguments],
+        stdin=stdin,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+        pass_fds=pass_fds,
+        env=mark.env,
+    )
+    return ExecutorProcess(process, mark, path)
+
+
+def start_listening(*arguments: str, path: Path) -> ExecutorProcess:
     """Start an executor on a socket that listens already, as the daemon does it.
 
     Whoever connects need not wait for it: the first answer says that it is there.
@@ -147,9 +164,9 @@ def start_listening(
         listener.listen(16)
         fd = listener.fileno()
         flags = ("--listen-fd", str(fd), *arguments)
-        return ExecutorProcess(*flags, path=path, pass_fds=(fd,), env=env)
+        return start(*flags, path=path, pass_fds=(fd,))
 
 
 def start_binding(*arguments: str, path: Path) -> ExecutorProcess:
     """Start an executor that binds the path itself; `wait_logged("listening")` says when it has."""
-    return ExecutorProcess("--socket", str(path), *arguments, path=path)
+    return start("--socket", str(path), *arguments, path=path)
