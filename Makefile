@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+# Tests and benchmarks start thousands of processes: what is compiled is kept.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: setup demo test check format bench chaos fuzz lock clean
 .DEFAULT_GOAL := help

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import agor
-from tests.integration.executor_process import ExecutorProcess, start
+from tests.integration.executor_process import ExecutorProcess, start_command
 from tests.integration.processes import PATIENCE, Mark
 
 PING = '{"jsonrpc":"2.0","id":"1","method":"ping","params":{}}'
@@ -32,7 +32,7 @@ def executor(installed: Path, tmp_path: Path) -> Iterator[ExecutorProcess]:
     """`agor-executor --socket PATH`, as written."""
     path = tmp_path / "executor.sock"
     command = [str(installed / "agor-executor")]
-    running = start("--socket", str(path), path=path, command=command)
+    running = start_command("--socket", str(path), path=path, command=command)
     try:
         running.wait_logged("listening")
         yield running

@@ -8,7 +8,12 @@ from pathlib import Path
 import pytest
 
 from tests.integration.daemon_side import Daemon, daemon
-from tests.integration.executor_process import ExecutorProcess, start_binding, start_listening
+from tests.integration.executor_process import (
+    ExecutorProcess,
+    start_binding,
+    start_command,
+    start_listening,
+)
 from tests.integration.wire import request, wire
 
 Start = Callable[..., ExecutorProcess]
@@ -25,7 +30,7 @@ def launch() -> Iterator[Start]:
     """Start executor processes in any way; they end with the test."""
     started: list[ExecutorProcess] = []
 
-    def start(*arguments: str, how: Start = ExecutorProcess, **more: object) -> ExecutorProcess:
+    def start(*arguments: str, how: Start = start_command, **more: object) -> ExecutorProcess:
         started.append(how(*arguments, **more))
         return started[-1]
 

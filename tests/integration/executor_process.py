@@ -133,7 +133,7 @@ class ExecutorProcess:
                     stream.close()
 
 
-def start(
+def start_command(
     *arguments: str,
     path: Path,
     command: list[str] | None = None,
@@ -164,9 +164,9 @@ def start_listening(*arguments: str, path: Path) -> ExecutorProcess:
         listener.listen(16)
         fd = listener.fileno()
         flags = ("--listen-fd", str(fd), *arguments)
-        return start(*flags, path=path, pass_fds=(fd,))
+        return start_command(*flags, path=path, pass_fds=(fd,))
 
 
 def start_binding(*arguments: str, path: Path) -> ExecutorProcess:
     """Start an executor that binds the path itself; `wait_logged("listening")` says when it has."""
-    return start("--socket", str(path), *arguments, path=path)
+    return start_command("--socket", str(path), *arguments, path=path)
