@@ -21,6 +21,7 @@ from agor.daemon.main import Daemon
 from agor.daemon.services.principal import Principal
 from agor.home import Home
 from tests.contract.waiting import PATIENCE
+from tests.database import put_database
 
 
 @dataclass
@@ -83,6 +84,7 @@ async def serving(
     """Serve the interface of a daemon. `change` may put others in the places of its services."""
     home = Home(folder / "home")
     home.prepare()
+    put_database(home.folder)
     values = {
         "execution.use_executor": False,
         "database.url": f"sqlite:///{home.folder / 'agor.db'}",
@@ -99,7 +101,11 @@ async def serving(
         headers = {"authorization": f"Bearer {token}"}
         try:
             async with httpx.AsyncClient(
-                base_url=f"http://127.0.0.1:{port}", headers=headers, trust_env=False, timeout=20
+                base_url=f"http://127.0.0.1:{port}",
+                headers=headers,
+                trust_env=False,
+                timeout=20,
+                verify=False,
             ) as client:
                 yield Served(daemon, app, server, who, port, token, folder, client)
         finally:

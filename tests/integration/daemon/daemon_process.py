@@ -35,6 +35,7 @@ from agor.daemon.pool.limits import folder_name
 from agor.home import Description, Home
 from agor.linux import family, process_of, send
 from agor.protocol.launching import Family, Process
+from tests.database import put_database
 
 #: Seconds for anything that should come at once; generous, because the machine may be busy.
 PATIENCE = 30.0
@@ -50,6 +51,7 @@ def running_daemon(settings: Mapping[str, Any] | None = None) -> Iterator[Daemon
     """Have a daemon on a new home, with these settings (`{"feed.stall_timeout_ms": 500}`)."""
     # Not pytest's folder: sockets go below it, and their paths must be short.
     home = Path(tempfile.mkdtemp(prefix="agor-"))
+    put_database(home)
     daemon = DaemonProcess(home, settings)
     try:
         daemon.start()

@@ -17,6 +17,7 @@ from agor.daemon.services.principal import Principal
 from agor.daemon.settings import pool_settings
 from agor.home import Home
 from agor.protocol.api import Decision, NewPrompt, NewSession, Permission, Task
+from tests.database import put_database
 
 T = TypeVar("T")
 PATIENCE = 20.0
@@ -163,6 +164,7 @@ async def desk_in(
     """Open a daemon on a folder. Settings are `section__key=value`."""
     home = Home(folder / "home")
     home.prepare()
+    put_database(home.folder)
     # Nothing may outlive the test.
     settings = {"daemon__drain_on_stop": "true", "execution__orphan_timeout_ms": 1000} | settings
     env = {f"AGOR_{name.upper()}": str(value) for name, value in settings.items()}

@@ -192,12 +192,15 @@ def _delegated(folder: Path) -> bool:
 
 def _places(top: Path, name: str) -> Iterator[Path]:
     """Find the folders of this daemon, wherever it ran before; not those of other users."""
+    # Thousands of folders on some machines: those of others are passed by as they are, strings.
+    deepest = str(top).count("/") + _DEPTH
     for folder, below, _ in itertools.islice(os.walk(top), _MOST):
-        path = Path(folder)
-        with contextlib.suppress(FileNotFoundError):
-            if path.name == name and path.stat().st_uid == os.geteuid():
-                yield path
-        if path.name == name or len(path.relative_to(top).parts) >= _DEPTH:
+        if folder.endswith(f"/{name}"):
+            below.clear()
+            with contextlib.suppress(FileNotFoundError):
+                if (path := Path(folder)).stat().st_uid == os.geteuid():
+                    yield path
+        elif folder.count("/") >= deepest:
             below.clear()
 
 
