@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +33,8 @@ class Spec:
     """How a launcher is started."""
 
     spares: int
-    environment: Mapping[str, str] = field(default_factory=dict)
-    python: str = sys.executable
+    #: Python and the script that it runs: not everybody can read those of this folder.
+    command: tuple[str, ...] = (sys.executable, "-P", str(UNDER_TEST))
     #: A user id to run as, for those who may change it.
     user: int | None = None
 
@@ -115,7 +115,6 @@ def launcher(spec: Spec, directory: Path, name: str) -> Iterator[Launcher]:
         with (place / "log").open("wb") as errors:
             process = subprocess.Popen(
                 _command(spec),
-                env={**os.environ, **spec.environment},
                 stdin=listener.fileno(),
                 stdout=errors,
                 stderr=errors,
@@ -130,6 +129,8 @@ def launcher(spec: Spec, directory: Path, name: str) -> Iterator[Launcher]:
             up = Launcher(process.pid, control, place)
             try:
                 up.settle()
+                _wait_imported(place / "log")
+                up.settle()
             except (OSError, ValueError) as error:
                 said = (place / "log").read_text(encoding="utf-8", errors="replace")[-1000:]
                 raise BenchError(f"{name} did not start: {error}\n{said}".rstrip()) from error
@@ -138,9 +139,18 @@ def launcher(spec: Spec, directory: Path, name: str) -> Iterator[Launcher]:
             _end(process)
 
 
+def _wait_imported(log: Path) -> None:
+    """Wait until it has imported the agents' libraries, seconds after its start."""
+    end = time.monotonic() + ANSWER_SECONDS
+    while b"imported_ahead" not in log.read_bytes():
+        if time.monotonic() > end:
+            raise BenchError("the launcher did not import the agents' libraries")
+        time.sleep(SETTLE)
+
+
 def _command(spec: Spec) -> list[str]:
-    command = [spec.python, "-P", str(UNDER_TEST), "--launcher", "--spares", str(spec.spares)]
-    return [*command, "--orphan-timeout-ms", str(ORPHAN_MS)]
+    options = ["--launcher", "--spares", str(spec.spares), "--orphan-timeout-ms", str(ORPHAN_MS)]
+    return [*spec.command, *options]
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -2,14 +2,10 @@
 
 - SIGUSR1 runs a full collection, in whatever was forked as well: memory is compared after one.
 - The agent `metronome` tells one event every few milliseconds, with the time it was made.
-- `AGOR_BENCH_IMPORT=NAME:FOLDER` imports a package from another environment first: what the
-  launcher will import once an agent needs it.
 """
 
 import asyncio
 import gc
-import importlib
-import os
 import signal
 import sys
 import time
@@ -19,8 +15,6 @@ from agor.agents.registry import AGENTS
 from agor.agents.turn import Turn
 from agor.executor.main import main
 from agor.protocol.methods import AgentInfo
-
-IMPORT = "AGOR_BENCH_IMPORT"
 
 
 class Metronome(Agent):
@@ -42,16 +36,7 @@ class Metronome(Agent):
             await block.add(f"@{time.monotonic_ns()}@")
 
 
-def _import_extra() -> None:
-    name, _, folder = os.environ.pop(IMPORT, "").partition(":")
-    if name:
-        # Last in the path: what the product has itself comes first.
-        sys.path.append(folder)
-        importlib.import_module(name)
-
-
 if __name__ == "__main__":
     signal.signal(signal.SIGUSR1, lambda *_: gc.collect() and None)
     AGENTS[Metronome.name] = Metronome
-    _import_extra()
     sys.exit(main())

@@ -3,14 +3,18 @@
 Neighbours in this order are neighbours in time: those that the goals compare stand together.
 """
 
+import atexit
+import functools
 import os
 import pwd
 import shutil
-import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from tests.integration.readable_installation import readable_installation
 
 from bench.install import (
     INSTALLED,
@@ -24,7 +28,6 @@ from bench.install import (
 from bench.spawn.cold import Cold
 from bench.spawn.crowd import EVERY_MS
 from bench.spawn.launched import UNDER_TEST, Spec
-from bench.spawn.under_test import IMPORT
 
 SPAWN = Path(__file__).parent
 SDK = PEERS / "sdk"
@@ -32,8 +35,7 @@ SDK_INSTALLED = INSTALLED / "sdk"
 
 SPARE = "launcher_spare"
 FORK = "launcher_fork"
-SPARE_SDK = "launcher_spare_sdk"
-FORK_SDK = "launcher_fork_sdk"
+SAME_USER = "launcher_fork_same_user"
 OTHER_USER = "launcher_fork_other_user"
 POOL = "pool_acquire"
 C = "c"
@@ -95,12 +97,6 @@ def _sdk_python() -> str:
     return peers_python(SDK, SDK_INSTALLED / "python")
 
 
-def _sdk_environment() -> Mapping[str, str]:
-    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
-    packages = Path(_sdk_python()).parents[1] / "lib" / version / "site-packages"
-    return {IMPORT: f"claude_agent_sdk:{packages}"}
-
-
 def _other_user() -> Spec:
     """A launcher of a user that can be no more than itself."""
     if os.geteuid() != 0:
@@ -109,14 +105,25 @@ def _other_user() -> Spec:
         uid = pwd.getpwnam(NOBODY).pw_uid
     except KeyError:
         raise UnavailableError(f"there is no user {NOBODY}") from None
-    command = [sys.executable, "-c", "import agor.executor.launcher.main"]
-    try:
-        tried = subprocess.run(command, user=uid, cwd="/", capture_output=True, check=False)
-    except OSError as error:
-        raise UnavailableError(f"{NOBODY} cannot run {error.filename}: {error.strerror}") from None
-    if tried.returncode != 0:
-        raise UnavailableError(f"{NOBODY} cannot read this installation")
-    return Spec(spares=0, user=uid)
+    return Spec(spares=0, command=_readable(), user=uid)
+
+
+def _same_user() -> Spec:
+    """The same, as whoever we are."""
+    if os.geteuid() != 0:
+        raise UnavailableError("there is no other user to compare with")
+    return Spec(spares=0, command=_readable())
+
+
+@functools.cache
+def _readable() -> tuple[str, ...]:
+    """Install agor where everybody can read it, until the end of this process."""
+    stack = ExitStack()
+    atexit.register(stack.close)
+    folder = stack.enter_context(readable_installation())
+    script = Path(shutil.copy(UNDER_TEST, folder))
+    script.chmod(0o644)
+    return str(folder / "python"), "-P", str(script)
 
 
 COLD: dict[str, Callable[[], Cold]] = {
@@ -131,9 +138,8 @@ COLD: dict[str, Callable[[], Cold]] = {
 LAUNCHERS: dict[str, Callable[[], Spec]] = {
     FORK: lambda: Spec(spares=0),
     SPARE: lambda: Spec(spares=1),
+    SAME_USER: _same_user,
     OTHER_USER: _other_user,
-    FORK_SDK: lambda: Spec(spares=0, environment=_sdk_environment()),
-    SPARE_SDK: lambda: Spec(spares=1, environment=_sdk_environment()),
 }
 
 
