@@ -24,7 +24,7 @@ $(READY): requirements.lock pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
-demo: setup  ## play the scripted agent through a real executor and watch its events
+demo: setup  ## watch Claude Code work in an isolated executor against a scripted model; no account, no key
 	@$(BIN)/agor demo
 
 test: setup  ## run every test
