@@ -13,7 +13,7 @@ import pytest
 from agor.daemon.services.principal import Principal
 from tests.api.raw import RawAnswer, RawConnection, spelled
 from tests.api.world import Person, World, peopled
-from tests.contract.waiting import soon, until
+from tests.contract.waiting import PATIENCE, soon, until
 
 
 @pytest.fixture
@@ -127,3 +127,45 @@ async def test_a_share_that_is_taken_back_before_a_prompts_turn_came_prompts_not
     await soon(taken)
     assert (await soon(asked)).status_code == (404 if left is None else 403)
     assert (await world.ask(ann, "GET", f"/sessions/{session}/tasks"))["items"] == []
+
+
+@pytest.mark.parametrize("when", ["at once", "at the next start"])
+@pytest.mark.parametrize("left", ["view", None])
+async def test_a_share_that_is_taken_back_stops_what_its_guest_had_asked_for(
+    world: World, left: str | None, when: str
+):
+    ann, bob = await world.person(), await world.person()
+    session = await world.session(ann)
+    await world.share(ann, session, bob, "prompt")
+    endless = json.dumps([{"delay_ms": 60_000}])
+    running = await prompted(world, session, bob, endless)
+    await until_status(world, ann, running, "running")
+    waiting = await prompted(world, session, bob, endless)
+    anns_own = await prompted(world, session, ann, "hello")
+    daemon = world.served.daemon
+    if when == "at the next start":
+        # The daemon that took the share back ends before it gets any further.
+        daemon.shares.on_less.clear()
+    share = f"/sessions/{session}/shares/{bob.user_id}"
+    await world.ask(ann, *(("DELETE", share) if left is None else ("PUT", share, {"access": left})))
+    if when == "at the next start":
+        daemon.departures.recover()
+    for task_id in (running, waiting):
+        stopped = await until_status(world, ann, task_id, "stopped", "cancelled")
+        assert "may not prompt in this session any more" in json.dumps(stopped)
+    await until_status(world, ann, anns_own, "completed")
+
+
+async def prompted(world: World, session: str, who: Person, prompt: str) -> str:
+    asked = await world.ask(who, "POST", f"/sessions/{session}/prompt", {"prompt": prompt})
+    task_id: str = asked["task_id"]
+    return task_id
+
+
+async def until_status(world: World, who: Person, task_id: str, *wanted: str) -> dict[str, Any]:
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            task: dict[str, Any] = await world.ask(who, "GET", f"/tasks/{task_id}")
+            if task["status"] in wanted:
+                return task
+            await asyncio.sleep(0.005)

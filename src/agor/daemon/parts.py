@@ -111,8 +111,8 @@ class Parts:
         self.task_stops = TaskStops(self.store, self.lives, self.runs, self.executors, self.stopper)
         self.shares = Shares(self.store, self.lives, self.people, self.revocations)
         self.departures = Departures(
-            self.people, self.executors, self.workspaces.identities.of, self.task_stops,
-            self.revocations,
+            self.people, self.shares, self.executors, self.workspaces.identities.of,
+            self.task_stops, self.revocations,
         )  # fmt: skip
         self.conversations = Conversations(self.store, self.lives)
         self.transcripts = SessionTranscripts(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 
 import msgspec
 
@@ -51,16 +52,24 @@ class TaskStops:
 
     async def stop_all_of(self, user_id: str, reason: str) -> None:
         """Stop what somebody has under way: in their sessions, and by their prompts in others'."""
-        for live in self._lives.held():
-            for task in (*live.queue, live.current):
-                if task is not None and user_id in (live.row.user_id, task.user_id):
-                    # It may have ended by itself meanwhile.
-                    with contextlib.suppress(Conflict, NotFound):
-                        await self._stop(live, task.task_id, reason, None)
+        await self.stop_those(
+            lambda live, task: user_id in (live.row.user_id, task.user_id), reason
+        )
         for each in self._executors.describe():
             if each.user_id == user_id and not self._runs.on(each.executor_id):
                 # One with a task ends with it.
                 await self._executors.stop(each.session_id, reason)
+
+    async def stop_those(
+        self, are_meant: Callable[[LiveSession, TaskRow], bool], reason: str
+    ) -> None:
+        """Stop tasks of any session that have not ended."""
+        for live in self._lives.held():
+            for task in (*live.queue, live.current):
+                if task is not None and are_meant(live, task):
+                    # It may have ended by itself meanwhile.
+                    with contextlib.suppress(Conflict, NotFound):
+                        await self._stop(live, task.task_id, reason, None)
 
     async def _stop(
         self, session: LiveSession, task_id: str, reason: str | None, receipt: Receipt | None

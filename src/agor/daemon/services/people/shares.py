@@ -5,6 +5,8 @@ A session runs as its owner and on its owner's keys, whoever prompts: only the o
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from agor.daemon.services.audit.records import record
 from agor.daemon.services.line import Entry
 from agor.daemon.services.live import LiveSession, LiveSessions, Turn
@@ -33,6 +35,8 @@ class Shares:
         self._lives = lives
         self._people = people
         self._revocations = revocations
+        #: Told when somebody may do less in a session than before.
+        self.on_less: list[Callable[[], None]] = []
 
     async def all_of(self, who: Principal, session_id: str) -> list[Share]:
         """List whom a session is shared with."""
@@ -65,10 +69,12 @@ class Shares:
             )
             await self._commit(live, entry)
             live.shares[user_id] = new.access
+        if new.access == "view":
+            self._tell_less()
         return self._show(row)
 
     async def remove(self, who: Principal, session_id: str, user_id: str) -> None:
-        """Share a session with somebody no more; what they follow of it ends."""
+        """Share a session with somebody no more; what they follow and do there ends."""
         session = await self._lives.get_for(who, session_id, "session.share")
         async with Turn(session) as live:
             if user_id not in live.shares:
@@ -81,6 +87,11 @@ class Shares:
             await self._commit(live, entry)
             del live.shares[user_id]
         self._revocations.tell(Lost(user_id=user_id, session_id=session_id))
+        self._tell_less()
+
+    def _tell_less(self) -> None:
+        for listener in self.on_less:
+            listener()
 
     async def _commit(self, live: LiveSession, entry: Entry) -> None:
         await live.commit(entry, current=live.current, queue=live.queue)
