@@ -130,8 +130,8 @@ async def test_a_share_that_is_taken_back_before_a_prompts_turn_came_prompts_not
 
 
 @pytest.mark.parametrize("when", ["at once", "at the next start"])
-@pytest.mark.parametrize("left", ["view", None])
-async def test_a_share_that_is_taken_back_stops_what_its_guest_had_asked_for(
+@pytest.mark.parametrize("left", ["view", None, "role"])
+async def test_who_may_not_prompt_any_more_as_a_guest_has_nothing_under_way(
     world: World, left: str | None, when: str
 ):
     ann, bob = await world.person(), await world.person()
@@ -144,10 +144,16 @@ async def test_a_share_that_is_taken_back_stops_what_its_guest_had_asked_for(
     anns_own = await prompted(world, session, ann, "hello")
     daemon = world.served.daemon
     if when == "at the next start":
-        # The daemon that took the share back ends before it gets any further.
+        # The daemon that took it from them ends before it gets any further.
         daemon.shares.on_less.clear()
+        daemon.people.on_change.clear()
     share = f"/sessions/{session}/shares/{bob.user_id}"
-    await world.ask(ann, *(("DELETE", share) if left is None else ("PUT", share, {"access": left})))
+    if left == "role":
+        await world.set_role(bob, "viewer")
+    elif left is None:
+        await world.ask(ann, "DELETE", share)
+    else:
+        await world.ask(ann, "PUT", share, {"access": left})
     if when == "at the next start":
         daemon.departures.recover()
     for task_id in (running, waiting):

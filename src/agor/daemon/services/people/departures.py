@@ -81,6 +81,8 @@ class Departures:
             self._stop_all(row.user_id, _gone(row))
         elif row.unix_username != before.unix_username:
             self._stop_all(row.user_id, _another(row))
+        if row.role != before.role:
+            self._stop_guests()
 
     def _stop_all(self, user_id: str, why: str) -> None:
         self._begin(user_id, partial(self._stops.stop_all_of, user_id, why))
