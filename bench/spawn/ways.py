@@ -120,7 +120,10 @@ def _readable() -> tuple[str, ...]:
     """Install agor where everybody can read it, until the end of this process."""
     stack = ExitStack()
     atexit.register(stack.close)
-    folder = stack.enter_context(readable_installation())
+    try:
+        folder = stack.enter_context(readable_installation())
+    except (OSError, AssertionError) as error:
+        raise UnavailableError(f"agor cannot be installed for everybody: {error}") from None
     script = Path(shutil.copy(UNDER_TEST, folder))
     script.chmod(0o644)
     return str(folder / "python"), "-P", str(script)

@@ -13,7 +13,7 @@ import pytest
 from agor.daemon.services.principal import Principal
 from tests.api.raw import RawAnswer, RawConnection, spelled
 from tests.api.world import Person, World, peopled
-from tests.contract.waiting import PATIENCE, soon, until
+from tests.contract.waiting import soon, until
 
 
 @pytest.fixture
@@ -137,11 +137,9 @@ async def test_who_may_not_prompt_any_more_as_a_guest_has_nothing_under_way(
     ann, bob = await world.person(), await world.person()
     session = await world.session(ann)
     await world.share(ann, session, bob, "prompt")
-    endless = json.dumps([{"delay_ms": 60_000}])
-    running = await prompted(world, session, bob, endless)
-    await until_status(world, ann, running, "running")
-    waiting = await prompted(world, session, bob, endless)
-    anns_own = await prompted(world, session, ann, "hello")
+    running = await world.task(bob, session)
+    waiting = await world.later_task(bob, session)
+    anns_own = await world.later_task(ann, session)
     daemon = world.served.daemon
     if when == "at the next start":
         # The daemon that took it from them ends before it gets any further.
@@ -157,21 +155,6 @@ async def test_who_may_not_prompt_any_more_as_a_guest_has_nothing_under_way(
     if when == "at the next start":
         daemon.departures.recover()
     for task_id in (running, waiting):
-        stopped = await until_status(world, ann, task_id, "stopped", "cancelled")
-        assert "may not prompt in this session any more" in json.dumps(stopped)
-    await until_status(world, ann, anns_own, "completed")
-
-
-async def prompted(world: World, session: str, who: Person, prompt: str) -> str:
-    asked = await world.ask(who, "POST", f"/sessions/{session}/prompt", {"prompt": prompt})
-    task_id: str = asked["task_id"]
-    return task_id
-
-
-async def until_status(world: World, who: Person, task_id: str, *wanted: str) -> dict[str, Any]:
-    async with asyncio.timeout(PATIENCE):
-        while True:
-            task: dict[str, Any] = await world.ask(who, "GET", f"/tasks/{task_id}")
-            if task["status"] in wanted:
-                return task
-            await asyncio.sleep(0.005)
+        ended = await world.until(ann, task_id, "stopped")
+        assert "may not prompt in this session any more" in json.dumps(ended)
+    await world.until(ann, anns_own, "completed")

@@ -100,12 +100,16 @@ class World:
         """One that goes on until it is stopped or allowed."""
         path = f"/sessions/{session_id}/prompt"
         task_id: str = (await self.ask(owner, "POST", path, {"prompt": ASKING}))["task_id"]
-        await self._until(owner, task_id, "awaiting_permission")
+        await self.until(owner, task_id, "awaiting_permission")
         return task_id
 
     async def waiting_task(self, owner: Person, session_id: str) -> str:
         """One that is behind another."""
         await self.task(owner, session_id)
+        return await self.later_task(owner, session_id)
+
+    async def later_task(self, owner: Person, session_id: str) -> str:
+        """One that says a word when its turn comes."""
         path = f"/sessions/{session_id}/prompt"
         task_id: str = (await self.ask(owner, "POST", path, {"prompt": "later"}))["task_id"]
         return task_id
@@ -155,7 +159,9 @@ class World:
         worktree_id: str = (await self.ask(owner, "POST", path, {}))["worktree_id"]
         return worktree_id
 
-    async def _until(self, who: Person, task_id: str, status: str) -> None:
+    async def until(self, who: Person, task_id: str, status: str) -> Any:
+        """Wait until a task has come so far; gives the task."""
         async with asyncio.timeout(PATIENCE):
-            while (await self.ask(who, "GET", f"/tasks/{task_id}"))["status"] != status:
+            while (task := await self.ask(who, "GET", f"/tasks/{task_id}"))["status"] != status:
                 await asyncio.sleep(0.005)
+        return task

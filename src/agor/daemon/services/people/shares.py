@@ -68,8 +68,9 @@ class Shares:
                 )
             )
             await self._commit(live, entry)
+            before = live.shares.get(user_id)
             live.shares[user_id] = new.access
-        if new.access == "view":
+        if (before, new.access) == ("prompt", "view"):
             self._tell_less()
         return self._show(row)
 
