@@ -60,16 +60,25 @@ class Launcher:
         self._place = place
         self._numbers = itertools.count()
 
-    def call(self, method: str, params: Mapping[str, Any], fds: list[int] | None = None) -> Any:
+    def call(self, method: str, params: Mapping[str, Any]) -> Any:
+        self._ask(method, params, [])
+        return self._hear()
+
+    def _ask(self, method: str, params: Mapping[str, Any], fds: list[int]) -> None:
         request = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
-        socket.send_fds(self._control, [json.dumps(request).encode()], fds or [])
+        socket.send_fds(self._control, [json.dumps(request).encode()], fds)
+
+    def _hear(self) -> Any:
         answer = json.loads(self._control.recv(1 << 20))
         if "error" in answer:
-            raise BenchError(f"the launcher refused {method}: {answer['error']}")
+            raise BenchError(f"the launcher refused: {answer['error']}")
         return answer["result"]
 
     def spawn(self) -> Executor:
-        """Have one started; the clock runs from before its socket is bound to its answer."""
+        """Have one started; the clock runs from before its socket is bound to its answer.
+
+        As the pool does, it connects while the launcher is at work: the socket listens already.
+        """
         name = f"e{next(self._numbers)}"
         path = self._place / f"{name}.sock"
         log = os.open(self._place / f"{name}.log", os.O_RDWR | os.O_CREAT)
@@ -81,12 +90,13 @@ class Launcher:
             listener.bind(str(path))
             listener.listen(8)
             fds = [listener.fileno(), log, report]
-            family = self.call("spawn", {"executor_id": name, **LIMITS}, fds)
+            self._ask("spawn", {"executor_id": name, **LIMITS}, fds)
             connection.connect(str(path))
             connection.sendall(PING)
             if not connection.recv(4096):
                 raise BenchError("an executor hung up before it answered")
             took = time.perf_counter() - began
+        family = self._hear()
         os.close(log)
         os.close(report)
         pid, keeper = family["executor"]["pid"], family["keeper"]["pid"]

@@ -24,6 +24,7 @@ from agor.daemon.pool.records import ExecutorRecord
 from agor.daemon.pool.settings import Claim
 from agor.daemon.pool.states import WARM, Happening, State, after
 from agor.environments.identity import UnixIdentity
+from agor.environments.launching import LauncherLink
 from agor.errors import AgorError, Disconnected, ExecutorFailed, SocketUnusable, TimedOut
 from agor.execution import ExecutionEnvironment
 from agor.linux import is_alive
@@ -90,8 +91,7 @@ class PooledExecutor:
     async def start(self) -> None:
         """Start it and wait for its first answer; if that fails, leave nothing behind."""
         try:
-            await self._spawn()
-            await self._greet()
+            await self._come_up()
         except BaseException as error:
             self.reason = self.reason or "it did not start"
             await asyncio.shield(self.stop(self.reason))
@@ -116,6 +116,9 @@ class PooledExecutor:
 
     async def _greet(self) -> None:
         await self.environment.reconnect(self._parts.settings.connection_timeout)
+        self._refuse_the_dead()
+
+    def _refuse_the_dead(self) -> None:
         if self._stopping is not None:
             raise Disconnected("it died after its first answer")
 
@@ -127,28 +130,50 @@ class PooledExecutor:
         if wall_time is not None:
             self._begin(self._end_after(wall_time))
 
-    async def _spawn(self) -> None:
+    async def _come_up(self) -> None:
+        """Have it started and recorded, and greet it meanwhile: its socket listens before it is."""
         parts, settings = self._parts, self._parts.settings
         link = await parts.launchers.link(self.identity)
         prepared = parts.backend.prepare(self.executor_id, settings.limits, uid=self.identity.uid)
         self._cgroup = prepared.cgroup
+        patience = settings.connection_timeout
         with contextlib.ExitStack() as ours:
             ours.callback(prepared.close)
-            handed_over = self.folder.create(ours)
-            params = SpawnParams(
-                executor_id=self.executor_id,
-                orphan_timeout_ms=int(settings.orphan_timeout * 1000),
-                max_line=settings.max_line,
-                outbox_bytes=settings.outbox_bytes,
-                rlimits=prepared.rlimits,
-            )
-            fds = [*handed_over, *prepared.fds]
+            fds = [*self.folder.create(ours), *prepared.fds]
+            greeting = asyncio.create_task(self.environment.reconnect(_SPAWN_TIMEOUT + patience))
             try:
-                family = await link.call(SPAWN, params, fds, timeout=_SPAWN_TIMEOUT)
-            except TimedOut:
-                parts.launchers.give_up(link)
+                family = await self._spawn(link, prepared.rlimits, fds)
+                # What is left is the executor's: if it dies now, who connected hears of it.
+                ours.close()
+                await self._record(family)
+                await asyncio.wait_for(greeting, patience)
+            except BaseException:
+                greeting.cancel()
+                await asyncio.gather(greeting, return_exceptions=True)
                 raise
+        self._refuse_the_dead()
+        self.log.info("executor_started", pid=family.executor.pid, limits=prepared.achieved)
+
+    async def _spawn(
+        self, link: LauncherLink, rlimits: tuple[tuple[int, int], ...], fds: list[int]
+    ) -> Family:
+        settings = self._parts.settings
+        params = SpawnParams(
+            executor_id=self.executor_id,
+            orphan_timeout_ms=int(settings.orphan_timeout * 1000),
+            max_line=settings.max_line,
+            outbox_bytes=settings.outbox_bytes,
+            rlimits=rlimits,
+        )
+        try:
+            family = await link.call(SPAWN, params, fds, timeout=_SPAWN_TIMEOUT)
+        except TimedOut:
+            self._parts.launchers.give_up(link)
+            raise
         self._watch(family)
+        return family
+
+    async def _record(self, family: Family) -> None:
         self.folder.write_family(family)
         await self._parts.records.save(
             ExecutorRecord(
@@ -160,7 +185,6 @@ class PooledExecutor:
                 family=family,
             )
         )
-        self.log.info("executor_started", pid=family.executor.pid, limits=prepared.achieved)
 
     async def _connect(self, routes: Routes) -> Peer:
         limits = Limits(max_line=self._parts.settings.max_line)

@@ -16,6 +16,9 @@ from agor.executor.launcher.plan import Plan, make_executor
 from agor.executor.launcher.rehearsal import rehearse
 from agor.protocol.launching import MAX_PACKET
 
+#: Seconds in which all that a rehearsal put off has come.
+_SETTLED = 0.01
+
 
 def run_plan(plan: Plan, errors: int) -> NoReturn:
     """Be the executor of a task that was there before the fork."""
@@ -65,11 +68,9 @@ async def _cancel_the_rest() -> None:
 async def _wait_for_task(line: int) -> int:
     await rehearse(1)
     ahead = make_executor()
-    loop = asyncio.get_running_loop()
-    told = loop.create_future()
-    loop.add_reader(line, told.set_result, None)
-    await told
-    loop.remove_reader(line)
+    # What the rehearsal left for later is done before somebody waits; then there is nothing else to
+    # do, and a plain wait is over sooner than one of the event loop.
+    await asyncio.sleep(_SETTLED)
     with socket.socket(fileno=line) as sock:
         packet, fds, _, _ = socket.recv_fds(sock, MAX_PACKET, 64)
     if not packet:

@@ -56,13 +56,11 @@ class Connection:
     def receive(self) -> Request | None:
         """Take the next packet, which is there already; none at the end."""
         try:
-            text, fds, _, _ = socket.recv_fds(self._sock, MAX_PACKET, 64)
+            text, fds, _, _ = socket.recv_fds(self._sock, MAX_PACKET, 64, socket.MSG_CMSG_CLOEXEC)
         except OSError:
             return None
         if not text:
             return None
-        for fd in fds:
-            os.set_inheritable(fd, False)
         return Request(text, fds)
 
     def send(self, packet: bytes) -> None:

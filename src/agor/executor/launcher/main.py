@@ -245,6 +245,7 @@ class Launcher:
             return False
         with request:
             answer(connection, request, self._handlers)
+            self._offspring.settle()
         return True
 
     def _hello(self, _: Nothing, __: list[int]) -> HelloResult:

@@ -55,11 +55,15 @@ class _Keeper:
         if self.executor is None or self.executor_line is None:
             socket.send_fds(self.line, [task], fds)
             return self._hear_of_birth()
-        listener, log_file, report, *groups = fds
-        # The executor first: it has more to do.
+        listener, _, _, *groups = fds
         socket.send_fds(self.executor_line, [task], [listener, *groups])
-        socket.send_fds(self.line, [b"!"], [log_file, report])
         return self.executor
+
+    def tell(self, log_file: int, report: int) -> None:
+        """Tell the keeper of a spare that its executor has a task, and where to write of it."""
+        # If it has ended meanwhile, what it left is found as whoever lost a keeper is.
+        with contextlib.suppress(OSError):
+            socket.send_fds(self.line, [b"!"], [log_file, report])
 
     def _hear_of_birth(self) -> Process:
         self.line.settimeout(_BIRTH)
@@ -78,6 +82,8 @@ class Offspring:
         self._spares: list[_Keeper] = []
         #: A keeper that has yet to fork its executor: half of a start is behind it.
         self._ready: _Keeper | None = None
+        #: Those whose executor has its task, and who have yet to hear of it; see `settle`.
+        self._to_tell: list[tuple[_Keeper, list[int]]] = []
         #: By executor.
         self.families: dict[str, Family] = {}
 
@@ -126,12 +132,22 @@ class Offspring:
         for _ in range(len(self._waiting()) + 1):
             found = self._take()
             try:
-                return found.keeper, found.hand_over(task, fds)
+                executor = found.hand_over(task, fds)
             except OSError as error:
                 log.warning("spare_died", why=str(error))
-            finally:
                 found.close()
+                continue
+            self._to_tell.append((found, fds))
+            return found.keeper, executor
         raise HandlerFailed("every forked process died at once")
+
+    def settle(self) -> None:
+        """Do what a start leaves for after its answer: whoever waits needs the processors."""
+        for keeper, (_, log_file, report, *_) in self._to_tell:
+            if keeper.executor is not None:
+                keeper.tell(log_file, report)
+            keeper.close()
+        self._to_tell.clear()
 
     def _take(self) -> _Keeper:
         if self._spares:
