@@ -24,6 +24,7 @@ from agor.protocol.methods import (
     PROTOCOL_VERSION,
     READ_TRANSCRIPT,
     REPORT_MESSAGE,
+    REPORT_TERMINAL,
     REQUEST_PERMISSION,
     SHUTDOWN,
     STOP_TASK,
@@ -41,6 +42,7 @@ from agor.protocol.methods import (
     StopTaskParams,
     StopTaskResult,
 )
+from agor.protocol.terminals import ReportTerminalParams
 from agor.protocol.transcripts import (
     PrepareSessionParams,
     ReadTranscriptParams,
@@ -52,6 +54,7 @@ from agor.protocol.transcripts import (
     parts_of,
 )
 from agor.rpc import Peer, Routes
+from agor.terminals import Terminals
 
 #: Seconds for a part of a record to be read or written.
 _TRANSCRIPT_TIMEOUT = 60.0
@@ -85,6 +88,11 @@ class Host(Protocol):
     ) -> RequestPermissionResult:
         """Decide whether a tool may run."""
 
+    def take_terminal(
+        self, environment: ExecutionEnvironment, report: ReportTerminalParams
+    ) -> None:
+        """Take what a terminal printed, or that it ended."""
+
 
 class Conversation(NamedTuple):
     """Which conversation of an agent is meant."""
@@ -109,6 +117,7 @@ class ExecutionEnvironment:
         self._over = False
         #: What the executor said of itself at the last greeting.
         self.info: InitializeResult | None = None
+        self.terminals = Terminals(lambda: self._connected)
 
     @classmethod
     async def create(
@@ -152,6 +161,7 @@ class ExecutionEnvironment:
         )
         routes.on(GET_API_KEY, lambda params: self._host.get_api_key(self, params))
         routes.on(REQUEST_PERMISSION, lambda params: self._host.request_permission(self, params))
+        routes.on_notice(REPORT_TERMINAL, lambda report: self._host.take_terminal(self, report))
         return routes
 
     # ── work ─────────────────────────────────────────────────────────────────────────────────

@@ -14,11 +14,16 @@ from agor.protocol.events import EventType, Name, TaskResult
 from agor.protocol.forms import Form, Identifier, Nothing, Token
 from agor.protocol.mcp import McpServer
 from agor.protocol.terminals import (
+    AckTerminalParams,
+    AttachTerminalParams,
+    AttachTerminalResult,
     CloseTerminalParams,
+    DetachTerminalParams,
     ReportTerminalParams,
     ResizeTerminalParams,
     SpawnTerminalParams,
     SpawnTerminalResult,
+    TerminalInfo,
     TerminalInputParams,
 )
 from agor.protocol.transcripts import (
@@ -74,6 +79,7 @@ class InitializeResult(Form):
     agents: list[AgentInfo]
     capabilities: list[str]
     tasks: list[TaskInfo]
+    terminals: list[TerminalInfo] = []
 
 
 class PingResult(Struct, gc=False):
@@ -198,9 +204,12 @@ EXECUTE_PROMPT = Method("execute_prompt", ExecutePromptParams, TaskResult)
 STOP_TASK = Method("stop_task", StopTaskParams, StopTaskResult)
 READ_TRANSCRIPT = Method("read_transcript", ReadTranscriptParams, ReadTranscriptResult)
 SPAWN_TERMINAL = Method("spawn_terminal", SpawnTerminalParams, SpawnTerminalResult)
+ATTACH_TERMINAL = Method("attach_terminal", AttachTerminalParams, AttachTerminalResult)
+DETACH_TERMINAL = Notice("detach_terminal", DetachTerminalParams)
 RESIZE_TERMINAL = Method("resize_terminal", ResizeTerminalParams, Nothing)
 CLOSE_TERMINAL = Method("close_terminal", CloseTerminalParams, Nothing)
-TERMINAL_INPUT = Notice("terminal_input", TerminalInputParams)
+TERMINAL_INPUT = Method("terminal_input", TerminalInputParams, Nothing)
+ACK_TERMINAL = Notice("ack_terminal", AckTerminalParams)
 ACK_MESSAGES = Notice("ack_messages", AckMessagesParams)
 SHUTDOWN = Method("shutdown", ShutdownParams, ShutdownResult)
 
@@ -211,7 +220,8 @@ REPORT_TERMINAL = Notice("report_terminal", ReportTerminalParams)
 
 TO_EXECUTOR: tuple[Method[Any, Any] | Notice[Any], ...] = (
     INITIALIZE, PING, PREPARE_SESSION, EXECUTE_PROMPT, STOP_TASK, READ_TRANSCRIPT, SPAWN_TERMINAL,
-    RESIZE_TERMINAL, CLOSE_TERMINAL, TERMINAL_INPUT, ACK_MESSAGES, SHUTDOWN,
+    ATTACH_TERMINAL, DETACH_TERMINAL, RESIZE_TERMINAL, CLOSE_TERMINAL, TERMINAL_INPUT, ACK_TERMINAL,
+    ACK_MESSAGES, SHUTDOWN,
 )  # fmt: skip
 TO_DAEMON: tuple[Method[Any, Any] | Notice[Any], ...] = (
     GET_API_KEY, REQUEST_PERMISSION, REPORT_MESSAGE, REPORT_TERMINAL,
