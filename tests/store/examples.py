@@ -13,6 +13,7 @@ from agor.daemon.store.rows import (
     ReceiptRow,
     SessionRow,
     TaskRow,
+    TerminalRow,
     TokenRow,
     UserRow,
 )
@@ -56,6 +57,22 @@ def a_session(name: str = "session-1", number: int = 1, **members: Any) -> Sessi
             "agent_session_id": "theirs-1",
             "created_at": 1_700_000_000_000,
             "updated_at": 1_700_000_000_001,
+            **members,
+        }
+    )
+
+
+def a_terminal(name: str = "terminal-1", **members: Any) -> TerminalRow:
+    return TerminalRow(
+        **{
+            "terminal_id": name,
+            "session_id": "session-1",
+            "user_id": "user-1",
+            "executor_id": "executor-1",
+            "shell": "/bin/bash",
+            "cwd": "/work/ßpace",
+            "status": "open",
+            "created_at": 1_700_000_000_000,
             **members,
         }
     )

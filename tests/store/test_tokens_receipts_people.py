@@ -66,11 +66,15 @@ async def test_executors_come_back_as_they_were_stored(store: Store):
             user_id="user-1",
             unix_user="ann",
             started_at=started,
+            terminal_id=terminal,
             family=Family(
                 executor_id=name, keeper=Process(pid=7, started=70), executor=Process(8, 2**60)
             ),
         )
-        for name, started in (("a", 1_700_000_000.25), ("b", 1_600_000_000.123456))
+        for name, started, terminal in (
+            ("a", 1_700_000_000.25, None),
+            ("b", 1_600_000_000.123456, "terminal-1"),
+        )
     ]
     await put(store, *map(executors.insert, records))
     assert await executors.load(store) == records[::-1]

@@ -84,7 +84,9 @@ class ExecutionConfig:
     executor_unix_user: str | None = _key(
         None, Optional(UserName()), "the Unix user for people who are mapped to none"
     )
-    max_executors: int = _key(10, Whole(1, 10_000), "executors at once; others wait")
+    max_executors: int = _key(
+        10, Whole(1, 10_000), "executors at once, one for each open terminal; others wait"
+    )
     max_waiting: int = _key(
         100, Whole(0, 1_000_000), "how many may wait for an executor; more are refused"
     )
@@ -113,6 +115,9 @@ class ExecutionConfig:
     )
     permission_timeout_ms: int = _key(
         600_000, _TIME, "time for an answer to a permission request; then it is denied"
+    )
+    terminal_timeout_ms: int = _key(
+        86_400_000, _TIME, "a terminal that nobody is attached to is closed after this time"
     )
     ping_interval_ms: int = _key(10_000, _TIME, "time between two looks at an executor")
     ping_timeout_ms: int = _key(10_000, _TIME, "time for an executor's answer to such a look")

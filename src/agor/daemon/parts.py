@@ -20,6 +20,7 @@ from agor.daemon.services.credentials.keys import Keys
 from agor.daemon.services.credentials.rotation import Rotations
 from agor.daemon.services.credentials.vault import Vault
 from agor.daemon.services.dispatch import Dispatcher
+from agor.daemon.services.executors import seat_of
 from agor.daemon.services.feed import Feed
 from agor.daemon.services.finish import Finisher
 from agor.daemon.services.intake import Intake
@@ -165,4 +166,4 @@ class Parts:
         await self._recovered.wait()
         for each in self.executors.describe():
             if each.executor_id == environment.executor_id:
-                await self.executors.stop(each.session_id, why)
+                await self.executors.stop(seat_of(each), why)

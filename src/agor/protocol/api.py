@@ -260,6 +260,8 @@ class ExecutorInfo(Given):
     unix_user: str
     state: str
     started_at: int
+    #: The terminal that it is for; none if it is for the session's tasks.
+    terminal_id: str | None = None
 
 
 class Check(Given):

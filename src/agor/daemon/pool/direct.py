@@ -47,7 +47,7 @@ class _Seat:
 
 
 class DirectExecutors:
-    """One in-process executor per session, reused while warm."""
+    """One in-process executor per session or terminal, reused while warm."""
 
     def __init__(
         self,
@@ -81,15 +81,15 @@ class DirectExecutors:
         return []
 
     async def acquire(self, claim: Claim) -> ExecutionEnvironment:
-        """Get the executor of a session."""
+        """Get the executor of a seat."""
         async with self._lock:
             if self._closed:
                 raise PoolClosed("the daemon is shutting down", hint="Try again when it is back.")
-            return self._lease(self._seats.get(claim.session_id) or await self._seat(claim))
+            return self._lease(self._seats.get(claim.seat) or await self._seat(claim))
 
     def acquire_idle(self, claim: Claim) -> ExecutionEnvironment | None:
-        """Get the executor of a session as `acquire` does, if it is there and has nothing to do."""
-        seat = self._seats.get(claim.session_id)
+        """Get the executor of a seat as `acquire` does, if it is there and has nothing to do."""
+        seat = self._seats.get(claim.seat)
         if seat is None or seat.leases or self._closed or self._lock.locked():
             return None
         return self._lease(seat)
@@ -117,40 +117,40 @@ class DirectExecutors:
         environment = await ExecutionEnvironment.create(
             secrets.token_hex(ID_LENGTH // 2), self._host, connect, daemon_id="direct"
         )
-        seat = self._seats[claim.session_id] = _Seat(claim, environment, executor)
+        seat = self._seats[claim.seat] = _Seat(claim, environment, executor)
         return seat
 
-    def release(self, session_id: str, environment: ExecutionEnvironment | None = None) -> None:
+    def release(self, name: str, environment: ExecutionEnvironment | None = None) -> None:
         """Give it back; it stays warm for `idle_timeout`."""
-        seat = self._seats.get(session_id)
+        seat = self._seats.get(name)
         if seat is None or (environment is not None and seat.environment is not environment):
             return
         seat.leases = max(0, seat.leases - 1)
         if seat.leases == 0 and not self._closed:
             loop = asyncio.get_running_loop()
-            seat.timer = loop.call_later(self._settings.idle_timeout, self._expire, session_id)
+            seat.timer = loop.call_later(self._settings.idle_timeout, self._expire, name)
 
-    def _expire(self, session_id: str) -> None:
-        task = asyncio.create_task(self._end_idle(session_id))
+    def _expire(self, name: str) -> None:
+        task = asyncio.create_task(self._end_idle(name))
         self._stops.add(task)
         task.add_done_callback(self._stops.discard)
 
-    async def _end_idle(self, session_id: str) -> None:
+    async def _end_idle(self, name: str) -> None:
         async with self._lock:
-            seat = self._seats.get(session_id)
+            seat = self._seats.get(name)
             if seat is not None and not seat.leases:
                 await self._end(seat, "idle")
 
-    async def stop(self, session_id: str, reason: str) -> Ending | None:
+    async def stop(self, name: str, reason: str) -> Ending | None:
         """End it. Nothing can be counted here: its processes are the daemon's."""
         async with self._lock:
-            seat = self._seats.get(session_id)
+            seat = self._seats.get(name)
             if seat is not None:
                 await self._end(seat, reason)
         return None
 
     async def _end(self, seat: _Seat, reason: str) -> None:
-        self._seats.pop(seat.claim.session_id, None)
+        self._seats.pop(seat.claim.seat, None)
         if seat.timer is not None:
             seat.timer.cancel()
         await seat.executor.shut_down(reason, 0)
@@ -170,13 +170,13 @@ class DirectExecutors:
             )
         )
 
-    def has(self, session_id: str) -> bool:
-        """Tell whether a session has an executor, or is about to."""
-        return session_id in self._seats
+    def has(self, name: str) -> bool:
+        """Tell whether a seat has an executor, or is about to."""
+        return name in self._seats
 
-    def refuse_if_crowded(self, session_id: str) -> None:
-        """Raise `PoolExhausted` if a claim of this session would have to be refused now."""
-        if session_id not in self._seats and self._idle() is None:
+    def refuse_if_crowded(self, name: str) -> None:
+        """Raise `PoolExhausted` if a claim for this seat would have to be refused now."""
+        if name not in self._seats and self._idle() is None:
             self._refuse_if_full()
 
     def _idle(self) -> _Seat | None:
@@ -199,6 +199,7 @@ class DirectExecutors:
                 unix_user=UnixIdentity.current().name,
                 state="busy" if seat.leases else "idle",
                 started_at=int(seat.started_at * 1000),
+                terminal_id=seat.claim.terminal_id,
             )
             for seat in self._seats.values()
         ]

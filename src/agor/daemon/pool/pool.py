@@ -1,7 +1,9 @@
-"""The pool: one executor per session, started when asked for, reused while warm, bounded in number.
+"""The pool: one executor per seat, started when asked for, reused while warm, bounded in number.
+
+A seat is a session with its tasks, or one terminal: what has an executor to itself.
 
 Invariants:
-- concurrent claims of one session share one executor;
+- concurrent claims of one seat share one executor;
 - at most `max_executors` exist, those that start and those that stop included;
 - every claim ends in an executor or in an error that says why, and a cancelled one leaves no trace.
 """
@@ -42,7 +44,7 @@ _ATTEMPTS = 3
 
 @dataclass
 class _Seat:
-    """One session's claim on an executor, shared by all who ask for it."""
+    """One claim on an executor, shared by all who ask for it."""
 
     claim: Claim
     identity: UnixIdentity
@@ -94,17 +96,17 @@ class Pool:
     async def open(self) -> list[TakenBack]:
         """Take back what an earlier daemon left running, and clean up what it left lying.
 
-        Those with tasks under way are leased to the caller, who releases them when they are done.
+        Those with work under way are leased to the caller, who releases them when it is done.
         """
         try:
             found, endings = await take_back(self._parts)
             for one in found:
                 seat = _Seat(one.pooled.claim, one.pooled.identity)
                 seat.coming = asyncio.create_task(_already(one.pooled))
-                self._seats[one.pooled.claim.session_id] = seat
+                self._seats[one.pooled.claim.seat] = seat
                 self._places.occupy()
                 self._settle(seat, one.pooled)
-                if one.tasks:
+                if one.has_work:
                     self._lease(one.pooled)
                 else:
                     self._rest(one.pooled)
@@ -121,13 +123,13 @@ class Pool:
     # ── claims ───────────────────────────────────────────────────────────────────────────────
 
     async def acquire(self, claim: Claim) -> ExecutionEnvironment:
-        """Get the executor of a session; `release` it when the work is done."""
+        """Get the executor of a seat; `release` it when the work is done."""
         identity = identity_for(claim, self._settings)
         failures = 0
         await self._open.wait()
         while True:
             self._refuse_if_closed()
-            seat = self._seats.get(claim.session_id) or self._take_seat(claim, identity)
+            seat = self._seats.get(claim.seat) or self._take_seat(claim, identity)
             try:
                 pooled = await self._wait_for(seat)
             except Disconnected as error:
@@ -151,8 +153,8 @@ class Pool:
             await asyncio.shield(pooled.ended)
 
     def acquire_idle(self, claim: Claim) -> ExecutionEnvironment | None:
-        """Get the executor of a session as `acquire` does, if it is there and has nothing to do."""
-        seat = self._seats.get(claim.session_id)
+        """Get the executor of a seat as `acquire` does, if it is there and has nothing to do."""
+        seat = self._seats.get(claim.seat)
         if self._closed or not self._open.is_set() or seat is None or seat.pooled is None:
             return None
         pooled = seat.pooled
@@ -164,19 +166,19 @@ class Pool:
 
     @contextlib.asynccontextmanager
     async def lease(self, claim: Claim) -> AsyncIterator[ExecutionEnvironment]:
-        """Have the executor of a session for as long as the block lasts."""
+        """Have the executor of a seat for as long as the block lasts."""
         environment = await self.acquire(claim)
         try:
             yield environment
         finally:
-            self.release(claim.session_id, environment)
+            self.release(claim.seat, environment)
 
-    def release(self, session_id: str, environment: ExecutionEnvironment | None = None) -> None:
+    def release(self, name: str, environment: ExecutionEnvironment | None = None) -> None:
         """Give an executor back; it stays warm for `idle_timeout`.
 
         Who names the environment gives back that one only, and not one that came after it.
         """
-        seat = self._seats.get(session_id)
+        seat = self._seats.get(name)
         if seat is None or seat.pooled is None or seat.pooled.leases == 0:
             return
         pooled = seat.pooled
@@ -189,9 +191,9 @@ class Pool:
                 pooled.happen(Happening.RELEASED)
             self._rest(pooled)
 
-    async def stop(self, session_id: str, reason: str) -> Ending | None:
-        """End the executor of a session, whatever it does."""
-        seat = self._seats.get(session_id)
+    async def stop(self, name: str, reason: str) -> Ending | None:
+        """End the executor of a seat, whatever it does."""
+        seat = self._seats.get(name)
         if seat is None:
             return None
         if seat.coming.done() and seat.pooled is not None:
@@ -208,13 +210,13 @@ class Pool:
         """List those there are."""
         return [seat.pooled for seat in self._seats.values() if seat.pooled is not None]
 
-    def has(self, session_id: str) -> bool:
-        """Tell whether a session has an executor, or is about to."""
-        return session_id in self._seats
+    def has(self, name: str) -> bool:
+        """Tell whether a seat has an executor, or is about to."""
+        return name in self._seats
 
-    def refuse_if_crowded(self, session_id: str) -> None:
-        """Raise `PoolExhausted` if a claim of this session would have to be refused now."""
-        if session_id not in self._seats and self._places.crowded:
+    def refuse_if_crowded(self, name: str) -> None:
+        """Raise `PoolExhausted` if a claim for this seat would have to be refused now."""
+        if name not in self._seats and self._places.crowded:
             raise PoolExhausted(
                 "every executor is in use, and as many others wait for one as may",
                 hint="Try again later, stop a session, or raise execution.max_executors.",
@@ -230,6 +232,7 @@ class Pool:
                 unix_user=each.identity.name,
                 state=each.state,
                 started_at=int(each.started_at * 1000),
+                terminal_id=each.claim.terminal_id,
             )
             for each in self.executors()
         ]
@@ -237,7 +240,7 @@ class Pool:
     # ── seats and places ─────────────────────────────────────────────────────────────────────
 
     def _take_seat(self, claim: Claim, identity: UnixIdentity) -> _Seat:
-        seat = self._seats[claim.session_id] = _Seat(claim, identity)
+        seat = self._seats[claim.seat] = _Seat(claim, identity)
         seat.coming = asyncio.create_task(self._bring(seat))
         # In a callback: a task that is cancelled before its first step cannot clean up itself.
         seat.coming.add_done_callback(lambda _: self._forget_if_empty(seat))
@@ -249,8 +252,8 @@ class Pool:
 
     def _vacate(self, seat: _Seat) -> None:
         # Somebody else may sit there by now.
-        if self._seats.get(seat.claim.session_id) is seat:
-            del self._seats[seat.claim.session_id]
+        if self._seats.get(seat.claim.seat) is seat:
+            del self._seats[seat.claim.seat]
 
     async def _wait_for(self, seat: _Seat) -> PooledExecutor | None:
         """Wait until it has come. None if those who wanted it before us gave up."""
@@ -288,8 +291,8 @@ class Pool:
 
     def _leave(self, seat: _Seat, ending: Ending) -> None:
         """An executor has ended: its place is free."""
-        if self._seats.get(seat.claim.session_id) is seat and (
-            timer := self._idle_timers.pop(seat.claim.session_id, None)
+        if self._seats.get(seat.claim.seat) is seat and (
+            timer := self._idle_timers.pop(seat.claim.seat, None)
         ):
             timer.cancel()
         self._vacate(seat)
@@ -314,21 +317,21 @@ class Pool:
         if pooled.state is State.IDLE:
             pooled.happen(Happening.ACQUIRED)
         pooled.leases += 1
-        if timer := self._idle_timers.pop(pooled.claim.session_id, None):
+        if timer := self._idle_timers.pop(pooled.claim.seat, None):
             timer.cancel()
 
     def _rest(self, pooled: PooledExecutor) -> None:
-        session_id = pooled.claim.session_id
+        name = pooled.claim.seat
         if self._closed:
             return
 
         def expire() -> None:
-            self._idle_timers.pop(session_id, None)
+            self._idle_timers.pop(name, None)
             if pooled.state is State.IDLE:
                 self._begin(pooled.begin_stop(f"idle for {self._settings.idle_timeout:g} s"))
 
         loop = asyncio.get_running_loop()
-        self._idle_timers[session_id] = loop.call_later(self._settings.idle_timeout, expire)
+        self._idle_timers[name] = loop.call_later(self._settings.idle_timeout, expire)
         if self._places.waiting:
             self._make_room()
 

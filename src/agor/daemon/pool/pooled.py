@@ -182,6 +182,7 @@ class PooledExecutor:
                 user_id=self.claim.user_id,
                 unix_user=self.identity.name,
                 started_at=self._started_at,
+                terminal_id=self.claim.terminal_id,
                 family=family,
             )
         )

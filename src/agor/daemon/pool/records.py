@@ -21,7 +21,14 @@ class ExecutorRecord(Struct, frozen=True, kw_only=True):
     user_id: str
     unix_user: str
     started_at: float
+    #: The terminal that it is for; none if it is for the session's tasks.
+    terminal_id: str | None = None
     family: Family
+
+    @property
+    def seat(self) -> str:
+        """Name what has the executor to itself."""
+        return self.terminal_id or self.session_id
 
 
 class Records(Protocol):

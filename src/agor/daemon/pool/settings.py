@@ -70,3 +70,10 @@ class Claim:
     user_id: str
     #: The Unix user that this person is mapped to, if any.
     unix_username: str | None = None
+    #: The terminal that it is for; none if it is for the session's tasks.
+    terminal_id: str | None = None
+
+    @property
+    def seat(self) -> str:
+        """Name what has the executor to itself: a terminal, or else a session with its tasks."""
+        return self.terminal_id or self.session_id

@@ -22,6 +22,7 @@ from agor.errors import AgorError
 from agor.linux import is_alive
 from agor.protocol.launching import Family
 from agor.protocol.methods import TaskInfo
+from agor.protocol.terminals import TerminalInfo
 
 log = structlog.get_logger("agor.pool")
 
@@ -33,6 +34,13 @@ class TakenBack:
     pooled: PooledExecutor
     #: What it has under way, or has ended and not been acknowledged.
     tasks: list[TaskInfo]
+    #: Its terminals, also those whose shell has ended meanwhile.
+    terminals: list[TerminalInfo]
+
+    @property
+    def has_work(self) -> bool:
+        """Whether it is in use: by tasks, or by a terminal whose shell runs."""
+        return bool(self.tasks) or any(each.exit_code is None for each in self.terminals)
 
 
 async def take_back(parts: Parts) -> tuple[list[TakenBack], list[Ending]]:
@@ -40,10 +48,10 @@ async def take_back(parts: Parts) -> tuple[list[TakenBack], list[Ending]]:
     records = {record.executor_id: record for record in await parts.records.load()}
     newest: dict[str, ExecutorRecord] = {}
     for record in sorted(records.values(), key=lambda each: each.started_at):
-        newest[record.session_id] = record
+        newest[record.seat] = record
     found = await asyncio.gather(
         *(
-            _take_back(record, parts, wanted=newest[record.session_id] is record)
+            _take_back(record, parts, wanted=newest[record.seat] is record)
             for record in records.values()
         )
     )
@@ -62,11 +70,16 @@ async def take_back(parts: Parts) -> tuple[list[TakenBack], list[Ending]]:
 
 async def _take_back(record: ExecutorRecord, parts: Parts, *, wanted: bool) -> TakenBack | Ending:
     identity = _identity(record.unix_user, record.family)
-    claim = Claim(session_id=record.session_id, user_id=record.user_id, unix_username=identity.name)
+    claim = Claim(
+        session_id=record.session_id,
+        user_id=record.user_id,
+        unix_username=identity.name,
+        terminal_id=record.terminal_id,
+    )
     pooled = PooledExecutor(record.executor_id, claim, identity, parts)
     if not wanted:
         pooled.watch_only(record.family)
-        return await pooled.stop("its session has a newer executor")
+        return await pooled.stop("there is a newer executor in its place")
     try:
         await pooled.adopt(record.family, record.started_at)
     except (AgorError, OSError) as error:
@@ -74,7 +87,7 @@ async def _take_back(record: ExecutorRecord, parts: Parts, *, wanted: bool) -> T
     info = pooled.environment.info
     assert info is not None
     log.info("executor_taken_back", executor=record.executor_id, tasks=len(info.tasks))
-    return TakenBack(pooled, info.tasks)
+    return TakenBack(pooled, info.tasks, info.terminals)
 
 
 async def _end_unknown(executor_id: str, parts: Parts) -> None:

@@ -1,4 +1,8 @@
-"""What services need of those who run executors: the pool, or the direct path."""
+"""What services need of those who run executors: the pool, or the direct path.
+
+An executor belongs to a seat: a session with its tasks, by the session's id, or one terminal, by
+the terminal's. So stopping a task, which ends its executor, leaves the session's terminals alone.
+"""
 
 from __future__ import annotations
 
@@ -12,28 +16,33 @@ from agor.execution import ExecutionEnvironment
 from agor.protocol.api import ExecutorInfo
 
 
+def seat_of(executor: ExecutorInfo) -> str:
+    """Name the seat of an executor that runs."""
+    return executor.terminal_id or executor.session_id
+
+
 class Executors(Protocol):
-    """One executor per session, had when needed."""
+    """One executor per seat, had when needed."""
 
     async def open(self) -> Sequence[TakenBack]:
         """Take back what runs already."""
 
     async def acquire(self, claim: Claim) -> ExecutionEnvironment:
-        """Get the executor of a session; `release` it when the work is done."""
+        """Get the executor of a seat; `release` it when the work is done."""
 
     def acquire_idle(self, claim: Claim) -> ExecutionEnvironment | None:
-        """Get the executor of a session as `acquire` does, if it is there and has nothing to do."""
+        """Get the executor of a seat as `acquire` does, if it is there and has nothing to do."""
 
-    def has(self, session_id: str) -> bool:
-        """Tell whether a session has an executor, or is about to."""
+    def has(self, name: str) -> bool:
+        """Tell whether a seat has an executor, or is about to."""
 
-    def refuse_if_crowded(self, session_id: str) -> None:
-        """Raise `PoolExhausted` if a claim of this session would have to be refused now."""
+    def refuse_if_crowded(self, name: str) -> None:
+        """Raise `PoolExhausted` if a claim for this seat would have to be refused now."""
 
-    def release(self, session_id: str, environment: ExecutionEnvironment | None = None) -> None:
+    def release(self, name: str, environment: ExecutionEnvironment | None = None) -> None:
         """Give it back."""
 
-    async def stop(self, session_id: str, reason: str) -> Ending | None:
+    async def stop(self, name: str, reason: str) -> Ending | None:
         """End it and all that it started. None if there was nothing to verify."""
 
     def describe(self) -> list[ExecutorInfo]:

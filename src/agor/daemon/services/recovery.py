@@ -74,7 +74,7 @@ class Recovery:
         for one in taken.values():
             # Its tasks have ended for us; what it still sends is acknowledged.
             if one.tasks:
-                self._executors.release(one.pooled.claim.session_id, one.pooled.environment)
+                self._executors.release(one.pooled.claim.seat, one.pooled.environment)
         if unfinished:
             log.info("recovered", sessions=len(lives), tasks=len(unfinished))
 

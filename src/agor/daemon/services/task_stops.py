@@ -8,7 +8,7 @@ from collections.abc import Callable
 import msgspec
 
 from agor.daemon.services import states, views
-from agor.daemon.services.executors import Executors
+from agor.daemon.services.executors import Executors, seat_of
 from agor.daemon.services.finish import drop_queued, result_of
 from agor.daemon.services.line import Entry
 from agor.daemon.services.live import LiveSession, LiveSessions, Turn
@@ -58,7 +58,7 @@ class TaskStops:
         for each in self._executors.describe():
             if each.user_id == user_id and not self._runs.on(each.executor_id):
                 # One with a task ends with it.
-                await self._executors.stop(each.session_id, reason)
+                await self._executors.stop(seat_of(each), reason)
 
     async def stop_those(
         self, are_meant: Callable[[LiveSession, TaskRow], bool], reason: str

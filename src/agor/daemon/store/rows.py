@@ -8,6 +8,7 @@ from agor.protocol.api import PermissionStatus, SessionStatus, TaskStatus
 from agor.protocol.methods import PermissionMode
 from agor.protocol.people import Role, ShareAccess
 from agor.protocol.rules import RuleEffect, RuleScope
+from agor.protocol.terminal_api import TerminalStatus
 from agor.protocol.workspaces import RepoStatus, WorktreeStatus
 
 
@@ -247,6 +248,25 @@ class WorktreeRow(Struct, frozen=True, kw_only=True):
     base_commit: str
     status: WorktreeStatus
     created_at: int
+
+
+class TerminalRow(Struct, frozen=True, kw_only=True):
+    """A shell that somebody opened in a session's workspace. Nothing of what was said in it."""
+
+    terminal_id: str
+    session_id: str
+    #: Who opened it.
+    user_id: str
+    executor_id: str
+    shell: str
+    cwd: str
+    status: TerminalStatus
+    created_at: int
+    #: Of the shell, if it ended by itself.
+    exit_code: int | None = None
+    #: How it ended, in words.
+    how: str | None = None
+    ended_at: int | None = None
 
 
 class AuditRecord(Struct, frozen=True, kw_only=True):

@@ -346,6 +346,25 @@ executors = Table(
     _text("unix_user"),
     Column("started_at", Double, nullable=False),
     _json("family"),
+    _text("terminal_id", optional=True),
+)
+
+terminals = Table(
+    "terminals",
+    metadata,
+    _id("terminal_id"),
+    _text("session_id"),
+    _text("user_id"),
+    _text("executor_id"),
+    _text("shell"),
+    _text("cwd"),
+    _text("status"),
+    _number("exit_code", optional=True),
+    _text("how", optional=True),
+    _number("created_at"),
+    _number("ended_at", optional=True),
+    Index("ix_terminals_session", "session_id", "created_at", "terminal_id"),
+    Index("ix_terminals_open", "terminal_id", **_where("status = 'open'")),
 )
 
 #: One row: the number of the last commit. After a connection broke it tells what became of it.

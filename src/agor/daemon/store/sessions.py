@@ -16,7 +16,7 @@ _UPDATE = (
 )
 _SELECT = f"SELECT {mapping.columns(SessionRow)} FROM sessions"  # noqa: S608 - names of ours
 #: What goes with a session, by its id. The receipts of its requests stay until they are old.
-_BY_ID = ("tokens", "permission_requests", "shares", "tasks", "sessions")
+_BY_ID = ("tokens", "permission_requests", "shares", "terminals", "tasks", "sessions")
 _BY_NUMBER = ("events", "messages")
 
 _read = mapping.reader(SessionRow)
