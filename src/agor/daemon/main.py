@@ -61,7 +61,7 @@ class Daemon(Parts):
             await self.vault.open()
             recovery = Recovery(
                 self.store, self.lives, self.runs, self.tokens, self.permissions, self.finisher,
-                self.dispatcher, self.stopper, self.executors,
+                self.dispatcher, self.stopper, self.executors, self.terminals.recovery,
             )  # fmt: skip
             housekeeper = asyncio.create_task(keep_house(self.store))
             upkeep = asyncio.create_task(self.upkeep.run())
@@ -112,6 +112,7 @@ class Daemon(Parts):
             live.channel.line.give_up()
         await self.departures.close()
         await self.dispatcher.close()
+        self.terminals.close()
         self.permissions.questions.close()
         await self.rotations.close()
         await self.executors.close(drain=drain)
@@ -124,6 +125,7 @@ class Daemon(Parts):
             log.warning("not_all_settled", hint="The next daemon goes on from what is stored.")
 
     async def _settle(self) -> None:
+        await self.terminals.endings.settled()
         await self.intake.settled()
         for live in self.lives.held():
             await live.channel.line.flushed()
@@ -145,6 +147,8 @@ class Daemon(Parts):
             rotations=self.rotations,
             receipts=self.receipts,
             feed=self.feed,
+            openings=self.terminals.openings,
+            terminals=self.terminals.terminals,
             accounts=self.accounts,
             api_tokens=self.api_tokens,
             sign_ins=self.sign_ins,
@@ -180,6 +184,7 @@ class Daemon(Parts):
         """Set the figures that are looked up when they are asked for."""
         self.metrics.store_available.set(self.store.available)
         self.metrics.tasks_waiting.set(sum(len(live.queue) for live in self.lives.held()))
+        self.metrics.terminals.set(len(self.terminals.opened))
         self.metrics.show_executors([each.state for each in self.executors.describe()])
 
     def health(self) -> Health:

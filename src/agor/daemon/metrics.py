@@ -45,6 +45,15 @@ class Metrics:
         self.cut_off = Counter(
             "agor_feed_cut_off", "Clients of a feed cut off: they did not read.", registry=registry
         )
+        self.terminals = Gauge("agor_terminals", "Terminals that are open.", registry=registry)
+        self.terminal_clients = Gauge(
+            "agor_terminal_clients", "Clients that are attached to a terminal.", registry=registry
+        )
+        self.terminal_cut_off = Counter(
+            "agor_terminal_cut_off",
+            "Clients of a terminal cut off: they did not read.",
+            registry=registry,
+        )
         self.events = Counter("agor_events_committed", "Events made durable.", registry=registry)
         self.commit_events = Histogram(
             "agor_commit_events",

@@ -8,6 +8,7 @@ import os
 from agor.config import Config
 from agor.daemon.metrics import Metrics
 from agor.daemon.pool.direct import DirectExecutors
+from agor.daemon.pool.ending import Ending
 from agor.daemon.pool.pool import Pool
 from agor.daemon.services.audit.anchoring import Anchoring
 from agor.daemon.services.audit.anchors import AnchorFile
@@ -46,6 +47,8 @@ from agor.daemon.services.sessions import Sessions
 from agor.daemon.services.stops import Stopper
 from agor.daemon.services.task_stops import TaskStops
 from agor.daemon.services.tasks import Tasks
+from agor.daemon.services.terminals.parts import TerminalParts
+from agor.daemon.services.terminals.registry import OpenTerminals
 from agor.daemon.services.tokens import Tokens
 from agor.daemon.services.transcripts import SessionTranscripts
 from agor.daemon.services.workspaces.parts import WorkspaceParts
@@ -92,10 +95,16 @@ class Parts:
         )  # fmt: skip
         self.intake.end_executor = self._end_executor
         self.executors = self._make_executors()
+        opened = OpenTerminals()
         self.workspaces = WorkspaceParts(
-            self.store, self.people, self.lives, self.executors, self.pool_settings,
+            self.store, self.people, self.lives, self.executors, opened, self.pool_settings,
             home.folder,
         )  # fmt: skip
+        self.terminals = TerminalParts(
+            self.store, self.people, self.lives, self.executors, self.workspaces.grounds, opened,
+            execution.terminal_timeout_ms / 1000,
+        )  # fmt: skip
+        self.intake.hand_to_terminals = self.terminals.take
         self.dispatcher = Dispatcher(
             self.executors, self.people, self.workspaces.grounds, self.runs, self.tokens,
             self.finisher,
@@ -104,8 +113,9 @@ class Parts:
         stop_timeout = execution.stop_timeout_ms / 1000
         self.stopper = Stopper(self.executors, self.tokens, self.finisher, stop_timeout)
         self.sessions = Sessions(
-            self.store, self.lives, self.executors, self.workspaces.grounds, execution.environment
-        )
+            self.store, self.lives, self.executors, self.workspaces.grounds,
+            self.terminals.terminals, execution.environment,
+        )  # fmt: skip
         self.tasks = Tasks(
             self.store, self.lives, self.executors, self.dispatcher, self.workspaces.grounds
         )
@@ -150,7 +160,7 @@ class Parts:
 
     def _make_executors(self) -> Pool | DirectExecutors:
         settings = self.pool_settings
-        ended = self.intake.executor_ended
+        ended = self._executor_ended
         pool = Pool(settings, self.intake, self.records, on_end=ended)
         if self._config.execution.use_executor:
             return pool
@@ -160,6 +170,10 @@ class Parts:
             orphan_timeout=settings.orphan_timeout,
         )
         return DirectExecutors(settings, self.intake, lambda: Executor(options), ended, pool)
+
+    def _executor_ended(self, ending: Ending) -> None:
+        self.intake.executor_ended(ending)
+        self.terminals.endings.executor_ended(ending)
 
     async def _end_executor(self, environment: ExecutionEnvironment, why: str) -> None:
         # One that is only being taken back is not known to anybody yet.

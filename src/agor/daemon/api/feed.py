@@ -6,7 +6,7 @@ import asyncio
 import re
 
 from agor.daemon.api.answers import Receive
-from agor.daemon.api.followers import SseFollower, WebSocketFollower
+from agor.daemon.api.followers import FollowedFeed, SseFollower, WebSocketFollower
 from agor.daemon.api.forms import FeedQuery
 from agor.daemon.api.live import LEFT, SPOKE, Ending
 from agor.daemon.api.outlet import Outlet
@@ -41,7 +41,7 @@ async def over_sse(request: Request[FeedQuery], connection: Connection) -> None:
         follower.send(_COME_BACK_AFTER)
         heartbeat = connection.feeds.settings.heartbeat
         hearing = _hear_hang_up(connection.receive, follower, heartbeat)
-        await connection.feeds.follow(seat, follower, channel, hearing)
+        await connection.feeds.follow(seat, FollowedFeed(follower, channel), hearing)
     if outlet.congested:
         # The end would wait behind what is not read.
         outlet.abort()
@@ -59,7 +59,7 @@ async def over_websocket(request: Request[FeedQuery], connection: Connection) ->
         await connection.send({"type": "websocket.accept"})
         follower = WebSocketFollower(after, Outlet.of(connection.scope))
         hearing = _hear_word(connection.receive)
-        ending = await connection.feeds.follow(seat, follower, channel, hearing)
+        ending = await connection.feeds.follow(seat, FollowedFeed(follower, channel), hearing)
     if ending is not LEFT:
         WebSocketProtocol.of(connection.scope).farewell(ending.code, ending.reason)
 

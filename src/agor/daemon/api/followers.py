@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from prometheus_client import Counter, Gauge
+
+from agor.daemon.api.live import GONE, Ending
 from agor.daemon.api.outlet import Outlet
-from agor.daemon.services.feed import Chunk, Follower
+from agor.daemon.metrics import Metrics
+from agor.daemon.services.feed import Channel, Chunk, Follower
 
 
 class OutletFollower(Follower):
@@ -13,6 +17,28 @@ class OutletFollower(Follower):
 
     #: What it is called in the metrics.
     transport: ClassVar[str]
+
+
+class FollowedFeed:
+    """A feed, as it is sent to one client until the session is gone."""
+
+    def __init__(self, follower: OutletFollower, channel: Channel) -> None:
+        self._follower = follower
+        self._channel = channel
+
+    @property
+    def cursor(self) -> int:
+        """The sequence of the last event that was sent."""
+        return self._follower.cursor
+
+    async def run(self) -> Ending:
+        """Send it."""
+        await self._follower.run(self._channel)
+        return GONE
+
+    def figures(self, metrics: Metrics) -> tuple[Gauge, Counter]:
+        """Count clients by how they follow."""
+        return metrics.followers.labels(self._follower.transport), metrics.cut_off
 
 
 class WebSocketFollower(OutletFollower):

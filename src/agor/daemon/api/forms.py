@@ -8,6 +8,7 @@ from msgspec import Meta
 
 from agor.protocol.api import Given, Id, PermissionStatus, Sent, SessionStatus, TaskStatus
 from agor.protocol.people import Whose
+from agor.protocol.terminals import Offset
 from agor.protocol.transcripts import TranscriptForm
 
 Limit = Annotated[int, Meta(ge=1, le=200, description="How many at most.")]
@@ -140,6 +141,14 @@ class FeedQuery(Sent):
     """From where on."""
 
     after: Sequence = 0
+
+
+class TerminalQuery(Sent):
+    """From where on."""
+
+    after: Annotated[
+        Offset, Meta(description="How many bytes of what it printed are there already.")
+    ] = 0
 
 
 class WorktreesQuery(PageQuery):

@@ -1,18 +1,17 @@
-"""The feeds that are being followed now, each until one of several ends."""
+"""What is being followed now, feeds and terminals, each until one of several ends."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 from collections.abc import Coroutine, Iterator
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 import structlog
+from prometheus_client import Counter, Gauge
 
-from agor.daemon.api.followers import OutletFollower
 from agor.daemon.api.settings import ApiSettings
 from agor.daemon.metrics import Metrics
-from agor.daemon.services.feed import Channel
 from agor.daemon.services.people.revocations import Lost
 from agor.daemon.services.principal import Principal
 from agor.errors import Disconnected, NotFound, PeerStalled, PoolClosed, StoreError
@@ -21,7 +20,7 @@ log = structlog.get_logger("agor.api")
 
 
 class Ending(NamedTuple):
-    """Why a feed ended: a close code of WebSockets, and words."""
+    """Why something is followed no more: a close code of WebSockets, and words."""
 
     code: int
     reason: str
@@ -41,8 +40,25 @@ def come_back(why: str, cursor: int) -> Ending:
     return Ending(1013, f"{why}: come back with after={cursor}")
 
 
+class Stream(Protocol):
+    """Something that is sent to a client, until there is no more of it."""
+
+    @property
+    def cursor(self) -> int:
+        """How far the client has it, once it has read all that was sent."""
+
+    async def run(self) -> Ending:
+        """Send; gives why it ended, and raises if the client does not read."""
+
+    def figures(self, metrics: Metrics) -> tuple[Gauge, Counter]:
+        """Say where its clients are counted, and those that are cut off."""
+
+
 class Seat:
-    """Somebody who follows a feed, or is about to: taken before it is checked whether they may."""
+    """Somebody who follows something of a session, or is about to.
+
+    It is taken before it is checked whether they may.
+    """
 
     def __init__(self, who: Principal, session_id: str) -> None:
         self.who = who
@@ -57,7 +73,7 @@ class LiveFeeds:
     def __init__(self, settings: ApiSettings, metrics: Metrics) -> None:
         self.settings = settings
         self._metrics = metrics
-        self._running: set[asyncio.Task[None]] = set()
+        self._running: set[asyncio.Task[Ending]] = set()
         self._seats: set[Seat] = set()
         self._empty = asyncio.Event()
         self._empty.set()
@@ -84,18 +100,17 @@ class LiveFeeds:
     async def follow(
         self,
         seat: Seat,
-        follower: OutletFollower,
-        channel: Channel,
+        stream: Stream,
         hearing: Coroutine[Any, Any, Ending],
     ) -> Ending:
-        """Send a feed until the client goes (`hearing` ends) or it cannot go on; say why."""
-        running = asyncio.create_task(follower.run(channel))
+        """Send something until the client goes (`hearing` ends) or it cannot go on; say why."""
+        running = asyncio.create_task(stream.run())
         listening = asyncio.create_task(hearing)
         losing = asyncio.create_task(seat.lost.wait())
         parts = (running, listening, losing)
         self._running.add(running)
         self._empty.clear()
-        gauge = self._metrics.followers.labels(follower.transport)
+        gauge, cut_off = stream.figures(self._metrics)
         gauge.inc()
         try:
             await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
@@ -103,7 +118,7 @@ class LiveFeeds:
                 return NO_ACCESS
             if listening.done() and not running.done():
                 return listening.result()
-            return self._why(running, follower)
+            return self._why(running, stream, cut_off)
         finally:
             gauge.dec()
             for part in parts:
@@ -113,19 +128,21 @@ class LiveFeeds:
             if not self._running:
                 self._empty.set()
 
-    def _why(self, running: asyncio.Task[None], follower: OutletFollower) -> Ending:
+    def _why(self, running: asyncio.Task[Ending], stream: Stream, cut_off: Counter) -> Ending:
         if running.cancelled():
             return SHUTTING_DOWN
         match running.exception():
-            case None | NotFound():
+            case None:
+                return running.result()
+            case NotFound():
                 return GONE
             case PeerStalled():
-                self._metrics.cut_off.inc()
-                return come_back("too slow", follower.cursor)
+                cut_off.inc()
+                return come_back("too slow", stream.cursor)
             case Disconnected():
                 return LEFT
             case StoreError():
-                return come_back("the database is unavailable", follower.cursor)
+                return come_back("the database is unavailable", stream.cursor)
             case error:
                 log.error("feed_failed", exc_info=error)
                 return FAILED

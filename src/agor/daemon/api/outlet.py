@@ -20,7 +20,7 @@ class Outlet:
     """Writes to one transport. The transport's protocol tells it how the transport is."""
 
     # There may be thousands, all looked at for every event: small, they stay in the cache.
-    __slots__ = ("_lost", "_relief", "_stall_timeout", "_transport", "congested")
+    __slots__ = ("_gone", "_lost", "_relief", "_stall_timeout", "_transport", "congested")
 
     def __init__(self, transport: asyncio.Transport, stall_timeout: float) -> None:
         self._transport = transport
@@ -29,6 +29,8 @@ class Outlet:
         self.congested = False
         self._lost = False
         self._relief = asyncio.Event()
+        #: For who waits for the end of the connection; few do.
+        self._gone: asyncio.Event | None = None
 
     @classmethod
     def of(cls, scope: Scope) -> Outlet:
@@ -44,23 +46,28 @@ class Outlet:
         if not self._transport.is_closing():
             self._transport.write(data)
 
-    async def drain(self) -> None:
+    async def drain(self, stall_timeout: float | None = None) -> None:
         """Wait until the other end has read enough.
 
         Raises `PeerStalled` if it takes no byte for the stall time, `Disconnected` if it is gone.
         """
+        patience = self._stall_timeout if stall_timeout is None else stall_timeout
         while self.congested and not self._lost:
             unsent = self._transport.get_write_buffer_size()
             try:
-                async with asyncio.timeout(self._stall_timeout):
+                async with asyncio.timeout(patience):
                     await self._relief.wait()
             except TimeoutError:
                 if self._transport.get_write_buffer_size() == unsent:
-                    raise PeerStalled(
-                        f"the client read nothing for {self._stall_timeout:g} s"
-                    ) from None
+                    raise PeerStalled(f"the client read nothing for {patience:g} s") from None
         if self._lost:
             raise Disconnected("the client is gone")
+
+    async def wait_lost(self) -> None:
+        """Wait until the connection is gone, also for who does not read from it."""
+        if not self._lost:
+            self._gone = self._gone or asyncio.Event()
+            await self._gone.wait()
 
     def abort(self) -> None:
         """Drop the connection at once, with all that is unsent."""
@@ -82,3 +89,5 @@ class Outlet:
         """The connection is gone."""
         self._lost = True
         self._relief.set()
+        if self._gone is not None:
+            self._gone.set()

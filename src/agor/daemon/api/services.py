@@ -24,6 +24,8 @@ from agor.daemon.services.rules.rules import Rules
 from agor.daemon.services.sessions import Sessions
 from agor.daemon.services.task_stops import TaskStops
 from agor.daemon.services.tasks import Tasks
+from agor.daemon.services.terminals.openings import Openings
+from agor.daemon.services.terminals.terminals import Terminals
 from agor.daemon.services.transcripts import SessionTranscripts
 from agor.daemon.services.workspaces.parts import WorkspaceParts
 from agor.protocol.api import ExecutorInfo, Health
@@ -45,6 +47,8 @@ class Services:
     rotations: Rotations
     receipts: Receipts
     feed: Feed
+    openings: Openings
+    terminals: Terminals
     accounts: Accounts
     api_tokens: ApiTokens
     sign_ins: SignIns

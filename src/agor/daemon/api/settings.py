@@ -27,6 +27,8 @@ class ApiSettings:
     max_connections: int = 4096
     #: A client of the feed that takes no byte for so long is cut off.
     stall_timeout: float = 30.0
+    #: A client of a terminal that takes no byte for so long is cut off: others wait for it.
+    terminal_stall_timeout: float = 10.0
     #: How long one that is told to go is given to read that.
     farewell_timeout: float = 5.0
     #: Between two signs of life on a quiet feed.
@@ -34,5 +36,6 @@ class ApiSettings:
     ping_interval: float = 20.0
     #: More than the heartbeat: a ping may lie behind much that is still to be read.
     ping_timeout: float = 60.0
-    #: The longest message a client may send on a WebSocket; none is expected.
+    #: The longest message a client may send on a WebSocket; none is expected but by terminals,
+    #: which have a bound of their own.
     max_message: int = 4096

@@ -77,6 +77,10 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
             self.transport.write(raw_answer(answer, self.default_headers, close=True))
             self.transport.close()
 
+    def take_messages(self, longest: int) -> None:
+        """Take messages of the client up to this length, in bytes."""
+        self.conn.max_message_size = longest
+
     # ── the end ──────────────────────────────────────────────────────────────────────────────
 
     def farewell(self, code: int, reason: str) -> None:

@@ -30,6 +30,7 @@ _ALL: Roles = frozenset(("owner", "admin", "member", "viewer"))
 Action = Literal[
     "session.create", "session.list", "session.view", "session.prompt", "session.stop",
     "session.change", "session.delete", "session.share", "session.transcript",
+    "terminal.open", "terminal.use", "terminal.close",
     "permission.list", "permission.decide",
     "rule.list", "rule.make", "rule.revoke",
     "credential.list", "credential.keep", "credential.keep_team", "credential.rotate",
@@ -70,6 +71,11 @@ RULES: Mapping[Action, Rule] = {
     "session.share": Rule(_WORKERS),
     # It is read in the owner's home, as the owner.
     "session.transcript": Rule(_WORKERS),
+    # It is a shell as the owner: neither a share nor a role makes anybody else that.
+    "terminal.open": Rule(_WORKERS),
+    "terminal.use": Rule(_WORKERS),
+    # An admin can free the machine, whatever else they may in the session.
+    "terminal.close": Rule(_WORKERS, prompt=_ADMINS, view=_ADMINS, none=_ADMINS),
     "permission.list": Rule(_ALL),  # gives those of sessions that they may view
     "permission.decide": Rule(_WORKERS),
     "rule.list": Rule(_ALL, none=_ADMINS),
@@ -132,9 +138,15 @@ def check_role(who: Principal, action: Action) -> None:
 def forbidden(who: Principal, action: Action) -> Forbidden:
     """Say that somebody may not do something."""
     able = [role for role in ("owner", "admin", "member", "viewer") if role in RULES[action].own]
+    kind, _, _ = action.partition(".")
     return Forbidden(
         f"{who.name} ({who.role}) may not do this ({action})",
-        hint=f"It takes: {', '.join(able)}; and to be the one whose it is, or to have a share."
-        if action.startswith("session.")
-        else f"It takes: {', '.join(able)}.",
+        hint=f"It takes: {', '.join(able)}{_TIES.get(kind, '.')}",
     )
+
+
+#: What else it takes, by what it is done to.
+_TIES = {
+    "session": "; and to be the one whose it is, or to have a share.",
+    "terminal": "; and to be the one whose session it is in: it runs as them.",
+}

@@ -22,6 +22,9 @@ from agor.errors import Conflict
 #: What is read from the store at once.
 _PAGE_EVENTS = 2000
 _PAGE_BYTES = 512 * 1024
+#: The first byte of a WebSocket's frame: the whole of a message, and what it is.
+TEXT_FRAME = b"\x81"
+BINARY_FRAME = b"\x82"
 
 
 class Chunk:
@@ -50,13 +53,13 @@ class Chunk:
 
 
 @lru_cache(maxsize=4096)
-def frame_head(length: int) -> bytes:
-    """Spell the head of an unmasked text frame (RFC 6455, section 5.2)."""
+def frame_head(length: int, kind: bytes = TEXT_FRAME) -> bytes:
+    """Spell the head of an unmasked frame, by default of text (RFC 6455, section 5.2)."""
     if length < 126:
-        return b"\x81" + length.to_bytes(1, "big")
+        return kind + length.to_bytes(1, "big")
     if length < 65536:
-        return b"\x81\x7e" + length.to_bytes(2, "big")
-    return b"\x81\x7f" + length.to_bytes(8, "big")
+        return kind + b"\x7e" + length.to_bytes(2, "big")
+    return kind + b"\x7f" + length.to_bytes(8, "big")
 
 
 class Sink(Protocol):

@@ -36,6 +36,7 @@ from agor.protocol.methods import (
     RequestPermissionParams,
     RequestPermissionResult,
 )
+from agor.protocol.terminals import ReportTerminalParams
 
 log = structlog.get_logger("agor.intake")
 
@@ -52,6 +53,8 @@ _ACK_BYTES = 256 * 1024
 
 #: Ends an executor: its id, and why.
 EndExecutor = Callable[[ExecutionEnvironment, str], Awaitable[object]]
+#: Takes what an executor says of a terminal.
+TakeTerminal = Callable[[ExecutionEnvironment, ReportTerminalParams], None]
 
 
 class Intake:
@@ -86,6 +89,8 @@ class Intake:
         self._outcasts: set[str] = set()
         #: Set by whoever joins us with the pool.
         self.end_executor: EndExecutor | None = None
+        #: Set by whoever joins us with the terminals.
+        self.hand_to_terminals: TakeTerminal = lambda *_: None
 
     # ── events ───────────────────────────────────────────────────────────────────────────────
 
@@ -220,6 +225,19 @@ class Intake:
         if run is None:
             raise UnknownTask("this task has ended")
         return await self._permissions.ask(run, params)
+
+    # ── terminals ────────────────────────────────────────────────────────────────────────────
+
+    def take_terminal(
+        self, environment: ExecutionEnvironment, report: ReportTerminalParams
+    ) -> None:
+        """Pass on what a terminal printed. It is shown to its clients, and kept nowhere."""
+        if environment.executor_id in self._outcasts:
+            return
+        try:
+            self.hand_to_terminals(environment, report)
+        except RpcError as error:
+            self._cast_out(environment, error.message)
 
     # ── ends ─────────────────────────────────────────────────────────────────────────────────
 

@@ -20,6 +20,7 @@ from agor.daemon.services.live import LiveSession, LiveSessions
 from agor.daemon.services.permissions.permissions import Permissions
 from agor.daemon.services.runs import Begun, Run, Runs
 from agor.daemon.services.stops import Stopper
+from agor.daemon.services.terminals.recovery import TerminalRecovery
 from agor.daemon.services.tokens import Grant, Tokens
 from agor.daemon.store import messages, permissions, tasks, tokens
 from agor.daemon.store.base import Store
@@ -49,6 +50,7 @@ class Recovery:
         dispatcher: Dispatcher,
         stopper: Stopper,
         executors: Executors,
+        terminals: TerminalRecovery,
     ) -> None:
         self._store = store
         self._lives = lives
@@ -59,6 +61,7 @@ class Recovery:
         self._dispatcher = dispatcher
         self._stopper = stopper
         self._executors = executors
+        self._terminals = terminals
 
     async def recover(self) -> None:
         """Load what is unfinished, take executors back, and go on."""
@@ -69,12 +72,14 @@ class Recovery:
         await asyncio.gather(*(self._load(live) for live in lives))
         # From here on executors report; what they need to be known by is loaded.
         taken = {one.pooled.executor_id: one for one in await self._executors.open()}
+        found_running = list(taken.values())
         for live in lives:
             await self._go_on(live, taken)
         for one in taken.values():
             # Its tasks have ended for us; what it still sends is acknowledged.
             if one.tasks:
                 self._executors.release(one.pooled.claim.seat, one.pooled.environment)
+        await self._terminals.recover(found_running)
         if unfinished:
             log.info("recovered", sessions=len(lives), tasks=len(unfinished))
 

@@ -15,6 +15,7 @@ from agor.daemon.services.live import LiveSessions, Turn, outlast
 from agor.daemon.services.principal import Principal
 from agor.daemon.services.receipts import Receipt
 from agor.daemon.services.stamps import new_id, now
+from agor.daemon.services.terminals.terminals import Terminals
 from agor.daemon.services.workspaces.workspaces import Ground, Workspaces
 from agor.daemon.store import sessions
 from agor.daemon.store.base import Store, Write
@@ -34,12 +35,14 @@ class Sessions:
         lives: LiveSessions,
         executors: Executors,
         workspaces: Workspaces,
+        terminals: Terminals,
         environment: str,
     ) -> None:
         self._store = store
         self._lives = lives
         self._executors = executors
         self._workspaces = workspaces
+        self._terminals = terminals
         self._environment = environment
 
     async def create(
@@ -137,6 +140,8 @@ class Sessions:
                 raise Conflict("this session has work to do", hint="Stop its tasks first.")
             if changes:
                 await live.commit(Entry(), current=live.current, queue=live.queue, **changes)
+            if live.row.status == "archived":
+                await self._terminals.close_session(session_id, "its session was archived", who)
             return views.session(live.row)
 
     async def delete(self, who: Principal, session_id: str) -> None:
@@ -145,6 +150,7 @@ class Sessions:
         async with Turn(session) as live:
             if live.current is not None or live.queue:
                 raise Conflict("this session has work to do", hint="Stop its tasks first.")
+            await self._terminals.close_session(session_id, "its session was deleted", who)
             await self._executors.stop(session_id, "its session was deleted")
             await live.channel.line.flushed()
             removal = Write(

@@ -8,11 +8,12 @@ from typing import Any, TypeVar
 import msgspec
 
 from agor.daemon.services import tool_servers
-from agor.daemon.store.rows import PermissionRow, RuleRow, SessionRow, TaskRow
+from agor.daemon.store.rows import PermissionRow, RuleRow, SessionRow, TaskRow, TerminalRow
 from agor.errors import Unprocessable
 from agor.protocol.api import Page, Permission, Session, Task, TaskState
 from agor.protocol.events import TaskResult
 from agor.protocol.rules import NewRule, PermissionRule
+from agor.protocol.terminal_api import Terminal
 
 Row = TypeVar("Row")
 View = TypeVar("View")
@@ -88,6 +89,24 @@ def permission(row: PermissionRow) -> Permission:
         reason=row.reason,
         updated_input=_decoded(row.updated_input),
         decided_rule=row.decided_rule,
+    )
+
+
+def terminal(row: TerminalRow, clients: int) -> Terminal:
+    """Show a terminal."""
+    return Terminal(
+        terminal_id=row.terminal_id,
+        session_id=row.session_id,
+        user_id=row.user_id,
+        status=row.status,
+        shell=row.shell,
+        cwd=row.cwd,
+        executor_id=row.executor_id,
+        clients=clients,
+        created_at=row.created_at,
+        ended_at=row.ended_at,
+        exit_code=row.exit_code,
+        how=row.how,
     )
 
 

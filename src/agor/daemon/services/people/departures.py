@@ -2,8 +2,8 @@
 
 Somebody who is disabled has no feeds, no tasks and no executors any more; somebody who is another
 Unix user now must not go on in executors of the old one; what a guest asked for in a session stops
-when the share is taken back. The change is stored first, so a daemon that ends in between goes on
-with this when it starts.
+when the share is taken back; a viewer has no terminals. The change is stored first, so a daemon
+that ends in between goes on with this when it starts.
 """
 
 from __future__ import annotations
@@ -61,6 +61,7 @@ class Departures:
         for row in self._people.everybody():
             if row.disabled_at is not None:
                 self._stop_all(row.user_id, _gone(row))
+            self._close_terminals(row)
         for each in self._executors.describe():
             if not self._is_theirs(each):
                 self._stop_all(each.user_id, _another(self._people.get(each.user_id)))
@@ -83,9 +84,20 @@ class Departures:
             self._stop_all(row.user_id, _another(row))
         if row.role != before.role:
             self._stop_guests()
+            self._close_terminals(row)
 
     def _stop_all(self, user_id: str, why: str) -> None:
         self._begin(user_id, partial(self._stops.stop_all_of, user_id, why))
+
+    def _close_terminals(self, row: UserRow) -> None:
+        """Close the terminals of somebody who could not even look at them any more."""
+        if not access.may(principal(row), "terminal.use"):
+            self._begin(f"terminals of {row.user_id}", partial(self._end_terminals, row))
+
+    async def _end_terminals(self, row: UserRow) -> None:
+        for each in self._executors.describe():
+            if each.user_id == row.user_id and each.terminal_id is not None:
+                await self._executors.stop(each.terminal_id, f"{row.name} is a {row.role} now")
 
     def _stop_guests(self) -> None:
         """Stop what people asked for in sessions of others where they may not prompt any more."""

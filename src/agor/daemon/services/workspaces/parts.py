@@ -11,6 +11,7 @@ from agor.daemon.pool.settings import PoolSettings
 from agor.daemon.services.executors import Executors
 from agor.daemon.services.live import LiveSessions
 from agor.daemon.services.people.people import People
+from agor.daemon.services.terminals.registry import OpenTerminals
 from agor.daemon.services.workspaces.clones import Clones
 from agor.daemon.services.workspaces.git_turns import GitTurns
 from agor.daemon.services.workspaces.identities import Identities
@@ -35,6 +36,7 @@ class WorkspaceParts:
         people: People,
         lives: LiveSessions,
         executors: Executors,
+        terminals: OpenTerminals,
         settings: PoolSettings,
         home: Path,
     ) -> None:
@@ -43,7 +45,9 @@ class WorkspaceParts:
         self._clones = Clones(store, identities)
         self.repos = Repos(store, identities, reach, turns, self._clones)
         self.worktrees = Worktrees(store, identities, turns, self.repos, lives)
-        self.removals = Removals(store, identities, reach, turns, self.worktrees, lives, executors)
+        self.removals = Removals(
+            store, identities, reach, turns, self.worktrees, lives, executors, terminals
+        )
         self.orphans = OrphanSearch(
             store, identities, turns, self.worktrees, self.removals, self._clones
         )

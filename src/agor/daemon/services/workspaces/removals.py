@@ -20,6 +20,7 @@ from agor.daemon.services.audit.records import record
 from agor.daemon.services.executors import Executors
 from agor.daemon.services.live import LiveSessions, Turn, outlast
 from agor.daemon.services.principal import Principal
+from agor.daemon.services.terminals.registry import OpenTerminals
 from agor.daemon.services.workspaces.git_turns import GitTurns
 from agor.daemon.services.workspaces.identities import Identities
 from agor.daemon.services.workspaces.reach import Reach
@@ -50,6 +51,7 @@ class Removals:
         worktree_service: Worktrees,
         lives: LiveSessions,
         executors: Executors,
+        terminals: OpenTerminals,
     ) -> None:
         self._store = store
         self._identities = identities
@@ -58,6 +60,7 @@ class Removals:
         self._worktrees = worktree_service
         self._lives = lives
         self._executors = executors
+        self._terminals = terminals
         #: Worktrees for which nothing is taken any more. What was taken before is seen by `_empty`.
         self._leaving: set[str] = set()
 
@@ -107,6 +110,7 @@ class Removals:
                             f"the session {session_id} has work to do there",
                             hint="Stop its tasks first.",
                         )
+                    self._terminals.refuse_if_any(session_id)
             except NotFound:
                 continue
             await self._executors.stop(session_id, "its worktree is removed")

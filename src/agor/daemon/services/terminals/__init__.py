@@ -1,0 +1,1 @@
+"""Terminals: shells that people open in their sessions' workspaces."""
