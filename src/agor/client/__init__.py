@@ -15,5 +15,6 @@ from __future__ import annotations
 
 from agor.client.client import Client
 from agor.client.feed import Feed
+from agor.client.terminals import AttachedTerminal
 
-__all__ = ["Client", "Feed"]
+__all__ = ["AttachedTerminal", "Client", "Feed"]

@@ -20,6 +20,7 @@ from agor.client.ids import in_path
 from agor.client.people import Tokens, Users
 from agor.client.rules import Rules
 from agor.client.shares import Shares
+from agor.client.terminals import AttachedTerminal, TerminalCalls
 from agor.client.transcripts import TranscriptCalls
 from agor.client.workspaces import Repos, Worktrees
 from agor.errors import TimedOut
@@ -47,6 +48,7 @@ from agor.protocol.api import (
 )  # fmt: skip
 from agor.protocol.mcp import McpServer
 from agor.protocol.methods import PermissionMode
+from agor.protocol.terminal_api import NewTerminal, Terminal
 
 _ATTEMPTS = 8
 _RECONNECT_TIMEOUT = 60.0
@@ -79,7 +81,8 @@ class Client:
         self.audit = AuditCalls(self._calls)
         #: People's API keys.
         self.credentials = CredentialCalls(self._calls)
-        self._feeds: WeakSet[Feed] = WeakSet()
+        self._terminals = TerminalCalls(self._calls)
+        self._feeds: WeakSet[Feed | AttachedTerminal] = WeakSet()
         self.users = Users(self._calls)
         self.tokens = Tokens(self._calls)
         self.rules = Rules(self._calls)
@@ -118,7 +121,7 @@ class Client:
         await self.close()
 
     async def close(self) -> None:
-        """Close every connection, those of feeds as well."""
+        """Close every connection, those of feeds and terminals as well."""
         for feed in list(self._feeds):
             await feed.close()
         await self._calls.close()
@@ -258,6 +261,48 @@ class Client:
                 return task
         except TimeoutError:
             raise TimedOut(f"the task has not ended within {timeout:g} s") from None
+
+    # ── terminals ────────────────────────────────────────────────────────────────────────────
+
+    async def open_terminal(
+        self,
+        session_id: str,
+        *,
+        cols: int = 80,
+        rows: int = 24,
+        shell: str | None = None,
+        term: str = "xterm-256color",
+        key: str | None = None,
+    ) -> Terminal:
+        """Open a shell in a session's workspace, as the Unix user that the session runs as.
+
+        It is tried once, unless a `key` makes it safe to repeat.
+        """
+        new = NewTerminal(cols=cols, rows=rows, shell=shell, term=term)
+        return await self._terminals.open(session_id, new, key)
+
+    async def terminals(self, session_id: str) -> list[Terminal]:
+        """List a session's terminals, the newest first; also the last that ended."""
+        return await self._terminals.list(session_id)
+
+    async def terminal(self, terminal_id: str) -> Terminal:
+        """Show a terminal."""
+        return await self._terminals.get(terminal_id)
+
+    async def close_terminal(self, terminal_id: str) -> None:
+        """Close a terminal with all that runs in it."""
+        await self._terminals.close(terminal_id)
+
+    def attach_terminal(self, terminal_id: str, after: int = 0) -> AttachedTerminal:
+        """Attach to a terminal: all that it printed behind `after`, and whatever it prints.
+
+        Cuts and restarts are not noticed, as long as the daemon comes back.
+        """
+        attached = AttachedTerminal(
+            self._find, self._terminals, in_path(terminal_id), after, self._reconnect_timeout
+        )
+        self._feeds.add(attached)
+        return attached
 
     # ── permissions ──────────────────────────────────────────────────────────────────────────
 

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from agor.protocol.api import Given, Sent
-from agor.protocol.terminals import Cells, Offset
+from agor.protocol.terminals import Cells
 
 TerminalStatus = Literal["open", "ended"]
 
@@ -86,10 +86,16 @@ class Resize(Struct, tag="resize", kw_only=True, forbid_unknown_fields=True):
 
 #: What the daemon says in text frames, and what a client may say.
 Told = Attached | Exited
-read_told = msgspec.json.Decoder(Told).decode
-read_said = msgspec.json.Decoder(Resize).decode
 
-__all__ = [
-    "Attached", "Exited", "NewTerminal", "Offset", "Resize", "Terminal", "TerminalStatus", "Told",
-    "read_said", "read_told",
-]  # fmt: skip
+_told: msgspec.json.Decoder[Told] = msgspec.json.Decoder(Told)
+_said = msgspec.json.Decoder(Resize)
+
+
+def read_told(text: str) -> Told:
+    """Read what the daemon says."""
+    return _told.decode(text)
+
+
+def read_said(text: str) -> Resize:
+    """Read what a client says."""
+    return _said.decode(text)
