@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
 import pty
 import re
 import select
 import signal
+import struct
 import subprocess
+import termios
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -46,6 +49,10 @@ class Terminal:
     def type(self, keys: str) -> None:
         """Press keys."""
         os.write(self._fd, keys.encode())
+
+    def resize(self, cols: int, rows: int) -> None:
+        """Make its window larger or smaller."""
+        fcntl.ioctl(self._fd, termios.TIOCSWINSZ, struct.pack("4H", rows, cols, 0, 0))
 
     def wait_ended(self) -> int:
         """Read to the end, and return its exit code."""

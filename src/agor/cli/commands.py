@@ -25,6 +25,7 @@ class Entry(NamedTuple):
 COMMANDS = {
     "run": Entry("run", "Ask an agent to do something in this folder, and watch it."),
     "session": Entry("session", "Go back to sessions, and on with them."),
+    "terminal": Entry("terminal", "Open shells where agents work."),
     "permission": Entry("permission", "See what agents ask for, and answer."),
     "daemon": Entry("daemon", "Start and stop the daemon, and see how it is."),
     "config": Entry("config", "Look at the settings and change them."),

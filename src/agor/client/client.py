@@ -283,7 +283,11 @@ class Client:
 
     async def terminals(self, session_id: str) -> list[Terminal]:
         """List a session's terminals, the newest first; also the last that ended."""
-        return await self._terminals.list(session_id)
+        return await self._terminals.of_session(session_id)
+
+    async def open_terminals(self) -> list[Terminal]:
+        """List one's own terminals that are open, the newest first."""
+        return await self._terminals.open_ones()
 
     async def terminal(self, terminal_id: str) -> Terminal:
         """Show a terminal."""

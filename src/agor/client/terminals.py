@@ -40,10 +40,14 @@ class TerminalCalls:
         path = f"/sessions/{in_path(session_id)}/terminals"
         return await self._calls.ask("POST", path, Terminal, body=new, key=key, timeout=_PATIENCE)
 
-    async def list(self, session_id: str) -> list[Terminal]:
+    async def of_session(self, session_id: str) -> list[Terminal]:
         """List those of a session."""
         path = f"/sessions/{in_path(session_id)}/terminals"
         return (await self._calls.ask("GET", path, Page[Terminal])).items
+
+    async def open_ones(self) -> list[Terminal]:
+        """List one's own that are open."""
+        return (await self._calls.ask("GET", "/terminals", Page[Terminal])).items
 
     async def get(self, terminal_id: str) -> Terminal:
         """Show one."""

@@ -41,6 +41,12 @@ TERMINAL_ROUTES: list[Route] = [
         result=Page[Terminal], errors=(NotFound, StoreUnavailable),
     ),
     Route(
+        method="GET", path="/terminals", action="terminal.list",
+        handler=terminals.open_ones,
+        summary="List your open terminals, the newest first",
+        result=Page[Terminal],
+    ),
+    Route(
         method="GET", path="/terminals/{terminal_id}", action="terminal.use",
         handler=terminals.get,
         summary="Show a terminal",

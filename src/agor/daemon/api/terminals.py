@@ -19,6 +19,11 @@ async def page(request: Request[None]) -> Page[Terminal]:
     return await request.services.terminals.of_session(request.who, request.id)
 
 
+async def open_ones(request: Request[None]) -> Page[Terminal]:
+    """List one's own open terminals; there are no more than executors."""
+    return request.services.terminals.open_of(request.who)
+
+
 async def get(request: Request[None]) -> Terminal:
     """Show a terminal."""
     return await request.services.terminals.get(request.who, request.id)

@@ -30,7 +30,7 @@ _ALL: Roles = frozenset(("owner", "admin", "member", "viewer"))
 Action = Literal[
     "session.create", "session.list", "session.view", "session.prompt", "session.stop",
     "session.change", "session.delete", "session.share", "session.transcript",
-    "terminal.open", "terminal.use", "terminal.close",
+    "terminal.list", "terminal.open", "terminal.use", "terminal.close",
     "permission.list", "permission.decide",
     "rule.list", "rule.make", "rule.revoke",
     "credential.list", "credential.keep", "credential.keep_team", "credential.rotate",
@@ -72,6 +72,7 @@ RULES: Mapping[Action, Rule] = {
     # It is read in the owner's home, as the owner.
     "session.transcript": Rule(_WORKERS),
     # It is a shell as the owner: neither a share nor a role makes anybody else that.
+    "terminal.list": Rule(_WORKERS),  # gives one's own
     "terminal.open": Rule(_WORKERS),
     "terminal.use": Rule(_WORKERS),
     # An admin can free the machine, whatever else they may in the session.

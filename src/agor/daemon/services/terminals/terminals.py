@@ -47,6 +47,12 @@ class Terminals:
         rows = await terminals.of_session(self._store, session_id, _MOST)
         return Page(items=[self._view(row) for row in rows])
 
+    def open_of(self, who: Principal) -> Page[Terminal]:
+        """List somebody's own terminals that are open, the newest first."""
+        mine = [each.row for each in self._opened.all() if each.row.user_id == who.user_id]
+        mine.sort(key=lambda row: (row.created_at, row.terminal_id), reverse=True)
+        return Page(items=[self._view(row) for row in mine])
+
     async def get(self, who: Principal, terminal_id: str) -> Terminal:
         """Show a terminal."""
         return self._view(await self._find(who, terminal_id, "terminal.use"))
