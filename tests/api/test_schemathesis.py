@@ -43,6 +43,7 @@ def there(served: Served) -> dict[str, str]:
         session_id = client.post("/sessions", json=new).json()["session_id"]
         prompt = '[{"tool": {"name": "t", "input": {}, "output": "", "ask": true}}]'
         task = client.post(f"/sessions/{session_id}/prompt", json={"prompt": prompt})
+        terminal = client.post(f"/sessions/{session_id}/terminals", json={})
         pending: list[Any] = []
         while not pending:
             pending = client.get("/permissions?status=pending").json()["items"]
@@ -50,6 +51,7 @@ def there(served: Served) -> dict[str, str]:
             "session_id": session_id,
             "task_id": task.json()["task_id"],
             "permission_id": pending[0]["permission_id"],
+            "terminal_id": terminal.json()["terminal_id"],
         }
 
 

@@ -114,6 +114,11 @@ class World:
         task_id: str = (await self.ask(owner, "POST", path, {"prompt": "later"}))["task_id"]
         return task_id
 
+    async def terminal(self, owner: Person, session_id: str) -> str:
+        path = f"/sessions/{session_id}/terminals"
+        terminal_id: str = (await self.ask(owner, "POST", path, {}))["terminal_id"]
+        return terminal_id
+
     async def permission(self, owner: Person, session_id: str) -> str:
         await self.task(owner, session_id)
         pending = await self.ask(owner, "GET", "/permissions?status=pending")

@@ -67,9 +67,19 @@ def test_a_higher_role_may_all_that_a_lower_one_may(role: Role, tie: Tie):
 @pytest.mark.parametrize("role", ROLES)
 def test_nobody_acts_in_anothers_name(role: Role):
     """Whatever runs as somebody, or on their keys, takes them or a share of theirs."""
-    for action in ("session.prompt", "permission.decide", "session.share", "session.change"):
+    for action in (
+        "session.prompt", "permission.decide", "session.share", "session.change", "terminal.open",
+        "terminal.use",
+    ):  # fmt: skip
         assert not access.may(who(role), action, "none")
         assert not access.may(who(role), action, "view")
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_shell_as_somebody_is_theirs_alone(role: Role):
+    """A share to prompt goes through the agent, which asks; a shell asks nobody."""
+    assert not access.may(who(role), "terminal.open", "prompt")
+    assert not access.may(who(role), "terminal.use", "prompt")
 
 
 @pytest.mark.parametrize("action", get_args(Action))

@@ -36,9 +36,7 @@ class DaemonWith(Daemon):
 
     def _make_executors(self) -> DirectExecutors:
         settings = pool_settings(self._config, self._home)
-        return DirectExecutors(
-            settings, self.intake, lambda: self.make(), self.intake.executor_ended
-        )
+        return DirectExecutors(settings, self.intake, lambda: self.make(), self._executor_ended)
 
 
 class Desk:

@@ -8,6 +8,7 @@ when that one does not read at all.
 from __future__ import annotations
 
 import asyncio
+import socket
 from typing import cast
 
 from agor.daemon.api.answers import Scope
@@ -68,6 +69,14 @@ class Outlet:
         if not self._lost:
             self._gone = self._gone or asyncio.Event()
             await self._gone.wait()
+
+    def hold_little(self, size: int) -> None:
+        """Have the kernel hold so many bytes for the other end, instead of megabytes.
+
+        Then it is soon known how fast that one reads, and what is sent is soon seen.
+        """
+        end = self._transport.get_extra_info("socket")
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, size)
 
     def abort(self) -> None:
         """Drop the connection at once, with all that is unsent."""

@@ -23,6 +23,9 @@ from agor.protocol.terminal_api import Exited, Resize, read_said
 from agor.protocol.terminals import MAX_INPUT
 from agor.protocol.validation import UNREADABLE
 
+#: Bytes that the kernel holds of what was printed. What is behind them comes after Ctrl-C, too.
+_SEND_BUFFER = 64 * 1024
+
 ENDED: Final = Ending(1000, "the terminal has ended")
 _NOT_UNDERSTOOD: Final = Ending(
     1003, "keys are binary frames; text frames are resize, with cols and rows from 1 to 10000"
@@ -41,6 +44,7 @@ async def attach(request: Request[TerminalQuery], connection: Connection) -> Non
             await connection.receive()
             await connection.send({"type": "websocket.accept"})
             outlet = Outlet.of(connection.scope)
+            outlet.hold_little(_SEND_BUFFER)
             shown = Shown(attachment, outlet, feeds.settings.terminal_stall_timeout)
             ending = await feeds.follow(
                 seat, shown, _hear(connection.receive, attachment, outlet, shown)
