@@ -61,7 +61,7 @@ class Screen:
             assert not self.seen, "something was lost"
             self.begin = told["offset"]
 
-    async def until(self, text: bytes) -> None:
+    async def until(self, text: bytes | bytearray) -> None:
         """Read until something was printed."""
         while text not in self.seen:
             await self.frame()

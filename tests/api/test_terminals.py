@@ -249,7 +249,8 @@ async def test_a_session_that_goes_takes_its_terminals_along(served: Served, how
 
 
 async def test_nobody_is_attached_for_too_long_and_it_is_closed(tmp_path: Path):
-    async with serving(tmp_path, **{"execution.terminal_timeout_ms": 300}) as served:
+    config: dict[str, Any] = {"execution.terminal_timeout_ms": 300}
+    async with serving(tmp_path, **config) as served:
         terminal_id = await open_terminal(served, await served.new_session())
         async with attached(served, terminal_id) as screen:
             # Longer than nobody may be attached.
@@ -260,7 +261,8 @@ async def test_nobody_is_attached_for_too_long_and_it_is_closed(tmp_path: Path):
 
 
 async def test_where_every_executor_is_in_use_it_is_refused_with_what_to_do(tmp_path: Path):
-    async with serving(tmp_path, **{"execution.max_executors": 1}) as served:
+    config: dict[str, Any] = {"execution.max_executors": 1}
+    async with serving(tmp_path, **config) as served:
         session_id = await served.new_session()
         terminal_id = await open_terminal(served, session_id)
         answer = await served.ask.post(f"/sessions/{session_id}/terminals", json={})

@@ -50,6 +50,8 @@ class ReconnectingSocket:
         self._reconnect_timeout = reconnect_timeout
         self._socket: ClientConnection | None = None
         self._opening = asyncio.Lock()
+        #: Set while there is no connection.
+        self._dropped = asyncio.Event()
         self._opened_at = 0.0
         self._patience = Patience()
         #: Since when nothing works.
@@ -74,6 +76,7 @@ class ReconnectingSocket:
         """Hang up for good. Whoever waits for something gets no more."""
         self._closed = True
         socket, self._socket = self._socket, None
+        self._dropped.set()
         if socket is not None:
             await socket.close()
 
@@ -91,6 +94,7 @@ class ReconnectingSocket:
             if self._socket is None:
                 self._socket = await self._open()
                 self._opened_at = time.monotonic()
+                self._dropped.clear()
             return self._socket
 
     async def _open(self) -> ClientConnection:
@@ -131,6 +135,7 @@ class ReconnectingSocket:
     async def _come_back(self, cut: ConnectionClosed) -> None:
         """Decide what a cut means: wait before the next connection, or the end."""
         self._socket = None
+        self._dropped.set()
         if self._closed:
             return
         if cut.rcvd is not None and (over := self._why_over(cut.rcvd.code)) is not None:

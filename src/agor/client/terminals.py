@@ -11,7 +11,9 @@ import contextlib
 from collections.abc import AsyncIterator
 
 import msgspec
+from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed
+from websockets.protocol import State
 
 from agor.client.address import Find
 from agor.client.calls import Calls
@@ -88,12 +90,13 @@ class AttachedTerminal(ReconnectingSocket, AsyncIterator[bytes]):
         #: How it ended; none until it has.
         self.exit: Exited | None = None
         self._wanted: Resize | None = None
+        #: Whether somebody waits for what is printed, and so sees a cut.
+        self._reading = False
 
     async def __anext__(self) -> bytes:
         while not self._closed and self.exit is None:
             try:
-                socket = await self._connected()
-                message = await socket.recv()
+                message = await self._receive()
             except ConnectionClosed as cut:
                 await self._come_back(cut)
             except Conflict as refused:
@@ -107,10 +110,17 @@ class AttachedTerminal(ReconnectingSocket, AsyncIterator[bytes]):
         await self.close()
         raise StopAsyncIteration
 
+    async def _receive(self) -> str | bytes:
+        self._reading = True
+        try:
+            return await (await self._connected()).recv()
+        finally:
+            self._reading = False
+
     async def type(self, keys: bytes) -> None:
         """Type. `Disconnected` if it is not known whether they arrived."""
         for start in range(0, len(keys), MAX_INPUT):
-            socket = await self._connected()
+            socket = await self._open_connection()
             try:
                 await socket.send(keys[start : start + MAX_INPUT])
             except ConnectionClosed:
@@ -119,11 +129,26 @@ class AttachedTerminal(ReconnectingSocket, AsyncIterator[bytes]):
                     hint="Look whether it arrived before you type it again.",
                 ) from None
 
+    async def _open_connection(self) -> ClientConnection:
+        """Give a connection that is open, as far as is known; after a cut, the next one."""
+        while not self._closed:
+            socket = await self._connected()
+            if socket.state is State.OPEN:
+                return socket
+            if self._reading:
+                # Who reads comes back with their place, once all is read that had come.
+                await self._dropped.wait()
+            else:
+                await socket.wait_closed()
+                await self._come_back(socket.protocol.close_exc)
+        raise Disconnected("this terminal was let go")
+
     async def resize(self, cols: int, rows: int) -> None:
         """Tell what runs inside how large the window is; after a cut it is told again."""
         self._wanted = Resize(cols=cols, rows=rows)
         with contextlib.suppress(ConnectionClosed):
-            await (await self._connected()).send(msgspec.json.encode(self._wanted).decode())
+            socket = await self._open_connection()
+            await socket.send(msgspec.json.encode(self._wanted).decode())
 
     # ── what the daemon says ─────────────────────────────────────────────────────────────────
 
