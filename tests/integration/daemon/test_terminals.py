@@ -7,6 +7,7 @@ import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,7 @@ from agor.client import Client
 from agor.errors import PoolExhausted
 from agor.linux import is_alive, process_of
 from agor.protocol.launching import Process
+from tests.api.serving import serving
 from tests.integration.daemon.client_steps import PATIENCE, begin, say
 from tests.integration.daemon.daemon_process import DaemonProcess, running_daemon
 from tests.integration.daemon.proxy import proxy_to
@@ -69,7 +71,9 @@ async def test_what_a_shell_prints_while_there_is_no_daemon_is_seen_afterwards(
             screen = Watching(attached)
             await screen.run("stty -echo")
             wait = f"until [ -e {go} ]; do sleep 0.01; done"
-            await attached.type(f"{wait}; echo mean-$((1 + 1)); touch {done}\n".encode())
+            script = f"echo wait-$((1 + 1)); {wait}; echo mean-$((1 + 1)); touch {done}\n"
+            await attached.type(script.encode())
+            await screen.until(b"wait-2")
             await asyncio.to_thread(daemon.kill)
             go.touch()
             async with asyncio.timeout(PATIENCE):
@@ -136,8 +140,8 @@ async def test_closing_leaves_no_process_also_none_that_hid(daemon: DaemonProces
         terminal_id = await open_in(client, await begin(client))
         async with client.attach_terminal(terminal_id) as attached:
             screen = Watching(attached)
-            await screen.run(f"setsid nohup sh -c 'echo $$ > {hidden}; exec sleep 1000' &")
-            await screen.run(f"sh -c 'echo $$ > {plain}; trap \"\" HUP TERM; sleep 1000' &")
+            await screen.run(f"setsid nohup sh -c 'echo $$ > {hidden}; exec sleep 1000' & true")
+            await screen.run(f"sh -c 'echo $$ > {plain}; trap \"\" HUP TERM; sleep 1000' & true")
             left = [process(await pid_of(hidden)), process(await pid_of(plain))]
             (executor,) = daemon.executors()
             await client.close_terminal(terminal_id)
@@ -158,7 +162,7 @@ async def test_a_shell_that_exits_leaves_nothing_in_the_background(
         terminal_id = await open_in(client, await begin(client))
         async with client.attach_terminal(terminal_id) as attached:
             screen = Watching(attached)
-            await screen.run(f"setsid nohup sh -c 'echo $$ > {hidden}; exec sleep 1000' &")
+            await screen.run(f"setsid nohup sh -c 'echo $$ > {hidden}; exec sleep 1000' & true")
             left = process(await pid_of(hidden))
             await attached.type(b"exit 7\n")
             await screen.to_its_end()
@@ -191,19 +195,22 @@ async def test_an_executor_that_is_killed_ends_its_terminal_and_no_other(daemon:
         assert (found.status, found.how) == ("ended", attached.exit.how)
 
 
-async def test_a_terminal_counts_as_an_executor_and_is_refused_without_waiting_long(folder: Path):
-    with running_daemon({"execution.max_executors": 1}) as daemon:
-        async with daemon.client() as client:
-            session_id = await begin(client)
-            terminal_id = await open_in(client, session_id)
-            with pytest.raises(PoolExhausted) as refused:
-                await client.open_terminal(session_id)
-            assert "agor terminal list" in (refused.value.hint or "")
-            task_id = await say(client, session_id, {"text": "hello"})
-            await client.close_terminal(terminal_id)
-            assert (await client.wait_task(task_id, timeout=PATIENCE)).status == "completed"
-            await open_in(client, session_id)
-            assert len(daemon.executors()) == 1, "the idle one made room"
+async def test_a_terminal_counts_as_an_executor_and_is_refused_if_none_becomes_free(folder: Path):
+    config: dict[str, Any] = {"execution.use_executor": True, "execution.max_executors": 1}
+    async with serving(folder, **config) as served, Client(served.url, served.token) as client:
+        served.daemon.terminals.openings.patience = 0.3
+        session_id = await begin(client)
+        terminal_id = await open_in(client, session_id)
+        with pytest.raises(PoolExhausted) as refused:
+            await client.open_terminal(session_id)
+        assert "agor terminal list" in (refused.value.hint or "")
+        task_id = await say(client, session_id, {"text": "hello"})
+        await client.close_terminal(terminal_id)
+        assert (await client.wait_task(task_id, timeout=PATIENCE)).status == "completed"
+        served.daemon.terminals.openings.patience = PATIENCE
+        opened = await client.terminal(await open_in(client, session_id))
+        [executor] = await client.executors()
+        assert executor.terminal_id == opened.terminal_id, "the idle one made room"
 
 
 async def test_a_client_comes_back_by_itself_after_a_cut(daemon: DaemonProcess):
@@ -219,6 +226,8 @@ async def test_a_client_comes_back_by_itself_after_a_cut(daemon: DaemonProcess):
             for number in range(5):
                 assert f"n-{number}-" in await screen.run(f"echo n-$(({number}))-")
                 proxy.cut()
-                await proxy.idle.wait()
+                # What is typed before a cut is noticed is lost with it.
+                assert attached._socket is not None
+                await attached._socket.wait_closed()
             assert "44 111" in await screen.run("stty size")
             assert attached.cursor == len(screen.seen)
