@@ -209,6 +209,15 @@ async def test_a_place_of_another_terminal_is_refused(served: Served):
         await screen.run("true")
 
 
+async def test_a_page_of_another_site_cannot_attach(served: Served):
+    terminal_id = await open_terminal(served, await served.new_session())
+    there = {**served.headers, "origin": "http://another.example"}
+    assert await refused(served, terminal_id, **there) == 403
+    assert await refused(served, terminal_id, **{**served.headers, "host": "a.example"}) == 403
+    assert await refused(served, terminal_id, origin=served.url) == 401
+    assert await refused(served, terminal_id, **{**served.headers, "origin": served.url}) == 101
+
+
 async def test_a_shell_that_is_none_is_refused_and_leaves_nothing(served: Served):
     session_id = await served.new_session()
     path = f"/sessions/{session_id}/terminals"

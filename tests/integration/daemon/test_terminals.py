@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -231,3 +233,15 @@ async def test_a_client_comes_back_by_itself_after_a_cut(daemon: DaemonProcess):
                 await attached._socket.wait_closed()
             assert "44 111" in await screen.run("stty size")
             assert attached.cursor == len(screen.seen)
+
+
+async def test_the_example_of_the_documentation_works(daemon: DaemonProcess) -> None:
+    page = Path(__file__).parents[3] / "docs" / "how-to" / "use-terminals.md"
+    example = page.read_text(encoding="utf-8").split("```python\n")[1].split("```")[0]
+    done = await asyncio.to_thread(
+        subprocess.run, [sys.executable, "-c", example], capture_output=True, text=True,
+        timeout=PATIENCE, env=os.environ | {"AGOR_HOME": str(daemon.home.folder)}, check=True,
+    )  # fmt: skip
+    lines = done.stdout.splitlines()
+    assert "/tmp" in lines
+    assert lines[-1].endswith("it ended with 3")

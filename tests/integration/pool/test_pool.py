@@ -20,7 +20,7 @@ from tests.integration.pool.side import (
 )
 from tests.integration.pool.test_deaths import family_of
 
-from agor.daemon.pool.settings import PoolSettings
+from agor.daemon.pool.settings import Claim, PoolSettings
 from agor.errors import AgorError, BadInput, Disconnected, ExecutorFailed, PoolClosed, PoolExhausted
 from agor.linux import family, send
 from agor.protocol.launching import Process
@@ -44,6 +44,36 @@ async def test_concurrent_claims_of_a_session_share_one_executor(folder: Path):
         for _ in range(20):
             pool.release("s")
         assert pool.executors()[0].state == "idle"
+
+
+def terminal_claim(session: str, terminal: str) -> Claim:
+    return Claim(session_id=session, user_id="anna", terminal_id=terminal)
+
+
+async def test_a_terminal_has_an_executor_of_its_own_beside_that_of_its_session(folder: Path):
+    async with pool_in(folder) as (pool, side):
+        tasks = await soon(pool.acquire(claim("s")))
+        shells = [await soon(pool.acquire(terminal_claim("s", name))) for name in ("t1", "t2")]
+        assert len({each.executor_id for each in (tasks, *shells)}) == 3
+        told = {(each.session_id, each.terminal_id) for each in pool.describe()}
+        assert told == {("s", None), ("s", "t1"), ("s", "t2")}
+        await soon(pool.stop("s", "its task was stopped"))
+        assert [each.executor_id for each in side.endings] == [tasks.executor_id]
+        assert not pool.has("s")
+        assert await soon(shells[0].is_healthy())
+        await soon(pool.stop("t1", "it was closed"))
+        assert not pool.has("t1")
+        assert await soon(shells[1].is_healthy()), "nor do they end with each other"
+
+
+async def test_an_executor_of_a_session_and_those_of_its_terminals_are_all_taken_back(folder: Path):
+    async with pool_in(folder, drain=False) as (pool, _):
+        for one in (claim("s"), terminal_claim("s", "t1"), terminal_claim("s", "t2")):
+            await soon(pool.acquire(one))
+        before = {each.executor_id: each.terminal_id for each in pool.describe()}
+    async with pool_in(folder) as (pool, side):
+        assert {each.executor_id: each.terminal_id for each in pool.describe()} == before
+        assert side.endings == [], "none is taken for an older one of another"
 
 
 async def test_a_warm_executor_is_used_again_and_an_idle_one_expires(folder: Path):

@@ -29,6 +29,8 @@ log = structlog.get_logger("agor.terminals")
 
 #: Ended terminals of a session that are kept, for people to look up.
 _KEPT = 50
+#: Seconds for an executor to end, and for that to be stored. What takes longer goes on by itself.
+_PATIENCE = 60.0
 #: Seconds between two attempts while the store cannot write.
 _PAUSE = 0.5
 
@@ -80,7 +82,14 @@ class Endings:
 
     async def close(self, terminal: LiveTerminal, how: str, by: Principal | None = None) -> None:
         """Close one, and wait until nothing of it is left."""
-        await asyncio.shield(self.begin(terminal, End(how, by=by)))
+        ending = self.begin(terminal, End(how, by=by))
+        done, _ = await asyncio.wait((ending,), timeout=_PATIENCE)
+        if not done:
+            raise StoreUnavailable(
+                "the terminal is being closed, and that could not be stored yet",
+                hint="It goes on by itself; look again later.",
+            )
+        ending.result()
 
     # ── carrying it out ──────────────────────────────────────────────────────────────────────
 

@@ -15,7 +15,7 @@ from typing import Protocol
 from agor.daemon.services.terminals.audience import Audience, Queue, beyond
 from agor.daemon.services.terminals.keyboard import Keyboard
 from agor.daemon.store.rows import TerminalRow
-from agor.errors import AgorError, Conflict, Disconnected, InvalidParams
+from agor.errors import AgorError, Conflict, Disconnected, InvalidParams, UnknownTask
 from agor.execution import ExecutionEnvironment
 from agor.protocol.terminals import WINDOW, AttachTerminalResult, ReportTerminalParams
 
@@ -23,6 +23,7 @@ from agor.protocol.terminals import WINDOW, AttachTerminalResult, ReportTerminal
 MOST_CLIENTS = 8
 #: Bytes that may come while we attach.
 _MOST_HELD = 4 * WINDOW
+_OTHERS = "agor terminal list shows others."
 
 
 class Keeper(Protocol):
@@ -99,7 +100,7 @@ class LiveTerminal:
     def refuse_if_full(self) -> None:
         """Raise `Conflict` if no client can attach."""
         if self.ending is not None:
-            raise Conflict("this terminal is being closed", hint="agor terminal list shows others.")
+            raise Conflict("this terminal is being closed", hint=_OTHERS)
         if len(self.audience) >= MOST_CLIENTS:
             raise Conflict(
                 f"{MOST_CLIENTS} clients are attached to this terminal already",
@@ -125,12 +126,19 @@ class LiveTerminal:
                 queue = self.audience.admit(after, told)
             except InvalidParams:
                 raise beyond(after) from None
+            except UnknownTask:
+                raise Conflict("this terminal is being closed", hint=_OTHERS) from None
             finally:
                 if not len(self.audience):
                     self.environment.terminals.detach(self.terminal_id)
             self._stop_waiting()
-            for report in held:
-                self._hand_on(report)
+            try:
+                for report in held:
+                    self._hand_on(report)
+            except InvalidParams as error:
+                # Who sends so much is being ended for it.
+                self.leave(queue)
+                raise Disconnected("the terminal's executor broke the protocol") from error
         if told.exit_code is not None:
             self._keeper.shell_ended(self, told.exit_code)
         return Attachment(self, queue)

@@ -16,7 +16,7 @@ from agor.daemon.services.audit.records import record
 from agor.daemon.services.live import LiveSessions
 from agor.daemon.services.principal import Principal
 from agor.daemon.services.terminals.endings import Endings
-from agor.daemon.services.terminals.live import Attachment
+from agor.daemon.services.terminals.live import Attachment, LiveTerminal
 from agor.daemon.services.terminals.registry import MOST_OPEN, OpenTerminals
 from agor.daemon.store import terminals
 from agor.daemon.store.base import Store, Write
@@ -28,6 +28,8 @@ from agor.protocol.validation import quoted
 
 #: More than a session can have, those that are kept included.
 _MOST = 100 + MOST_OPEN
+#: Seconds in which it should be known how a terminal ended.
+_NEWS = 15.0
 
 
 class Terminals:
@@ -81,12 +83,7 @@ class Terminals:
     ) -> AsyncIterator[Attachment]:
         """Attach a client who has all before a place, for as long as the block lasts."""
         row = await self._find(who, terminal_id, "terminal.use")
-        terminal = self._opened.get(terminal_id)
-        if terminal is None:
-            raise Conflict(
-                f"this terminal has ended: {row.how or 'just now'}",
-                hint="Open another one in its session.",
-            )
+        terminal = await self._open_one(terminal_id)
         terminal.refuse_if_full()
         attached = record(
             "terminal.attached", who, session_id=row.session_id, subject=terminal_id,
@@ -98,6 +95,19 @@ class Terminals:
             yield attachment
         finally:
             attachment.leave()
+
+    async def _open_one(self, terminal_id: str) -> LiveTerminal:
+        """Find one that is open; of one that is ending, who asks is told how it ended."""
+        terminal = self._opened.get(terminal_id)
+        if terminal is not None and terminal.ending is not None:
+            await asyncio.wait((terminal.ending,), timeout=_NEWS)
+            terminal = self._opened.get(terminal_id)
+        if terminal is None:
+            row = await self._row(terminal_id)
+            raise Conflict(
+                f"this terminal has ended: {row.how}", hint="Open another one in its session."
+            )
+        return terminal
 
     async def _find(self, who: Principal, terminal_id: str, action: Action) -> TerminalRow:
         row = await self._row(terminal_id)
