@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from websockets.exceptions import ConnectionClosed
 
 from agor.daemon.services.terminals.live import MOST_CLIENTS
 from agor.daemon.services.terminals.registry import MOST_OPEN
@@ -213,7 +212,6 @@ async def test_a_page_of_another_site_cannot_attach(served: Served):
     terminal_id = await open_terminal(served, await served.new_session())
     there = {**served.headers, "origin": "http://another.example"}
     assert await refused(served, terminal_id, **there) == 403
-    assert await refused(served, terminal_id, **{**served.headers, "host": "a.example"}) == 403
     assert await refused(served, terminal_id, origin=served.url) == 401
     assert await refused(served, terminal_id, **{**served.headers, "origin": served.url}) == 101
 
@@ -295,7 +293,6 @@ async def test_who_vanishes_is_noticed_and_lets_go(served: Served):
     terminal_id = await open_terminal(served, await served.new_session())
     async with attached(served, terminal_id) as screen:
         screen.connection.transport.abort()
-        with pytest.raises(ConnectionClosed):
-            await soon(screen.connection.recv())
+        assert await screen.to_its_end() is None, "without a word"
     await until(lambda: served.count("agor_terminal_clients") == 0)
     assert (await row(served, terminal_id))["clients"] == 0
