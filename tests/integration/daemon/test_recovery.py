@@ -119,7 +119,8 @@ async def test_a_task_that_no_executor_has_heard_of_is_told_to_one_of_its_own_un
     acquire = DirectExecutors.acquire
 
     async def taken_back(_: DirectExecutors) -> list[Any]:
-        pooled = SimpleNamespace(executor_id="it", environment=None)
+        theirs = Claim(session_id="theirs", user_id="bob")
+        pooled = SimpleNamespace(executor_id="it", environment=None, claim=theirs)
         return [SimpleNamespace(pooled=pooled, tasks=[])]
 
     async def watched(executors: DirectExecutors, claim: Claim) -> ExecutionEnvironment:
