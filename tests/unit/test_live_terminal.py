@@ -9,8 +9,9 @@ from typing import Any, cast
 import pytest
 from tests.contract.waiting import soon, turns
 
+from agor.daemon.services.terminals.attachment import Attachment
 from agor.daemon.services.terminals.keyboard import Keyboard
-from agor.daemon.services.terminals.live import Attachment, LiveTerminal
+from agor.daemon.services.terminals.live import LiveTerminal
 from agor.daemon.store.rows import TerminalRow
 from agor.errors import Conflict, Disconnected, InvalidParams
 from agor.execution import ExecutionEnvironment

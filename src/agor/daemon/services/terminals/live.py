@@ -12,8 +12,8 @@ import asyncio
 import contextlib
 from typing import Protocol
 
+from agor.daemon.services.terminals.attachment import Attachment
 from agor.daemon.services.terminals.audience import Audience, Queue, beyond
-from agor.daemon.services.terminals.keyboard import Keyboard
 from agor.daemon.store.rows import TerminalRow
 from agor.errors import AgorError, Conflict, Disconnected, InvalidParams, UnknownTask
 from agor.execution import ExecutionEnvironment
@@ -34,34 +34,6 @@ class Keeper(Protocol):
 
     def abandoned(self, terminal: LiveTerminal) -> None:
         """Nobody was attached for as long as that may be."""
-
-
-class Attachment:
-    """One client's hold on a terminal."""
-
-    def __init__(self, terminal: LiveTerminal, queue: Queue) -> None:
-        self._terminal = terminal
-        self._queue = queue
-        self.keyboard = Keyboard(terminal.press)
-        #: Waits for what the client is to be sent next.
-        self.next = queue.next
-
-    @property
-    def cursor(self) -> int:
-        """All before this place has been sent."""
-        return self._queue.taken
-
-    def took(self, size: int) -> None:
-        """Say that the client has taken so many bytes more."""
-        self._terminal.audience.took(self._queue, size)
-
-    async def resize(self, cols: int, rows: int) -> None:
-        """Tell what runs inside how large the client's window is."""
-        await self._terminal.resize(cols, rows)
-
-    def leave(self) -> None:
-        """Let go."""
-        self._terminal.leave(self._queue)
 
 
 class LiveTerminal:

@@ -15,8 +15,9 @@ from agor.daemon.services.access import Action
 from agor.daemon.services.audit.records import record
 from agor.daemon.services.live import LiveSessions
 from agor.daemon.services.principal import Principal
+from agor.daemon.services.terminals.attachment import Attachment
 from agor.daemon.services.terminals.endings import Endings
-from agor.daemon.services.terminals.live import Attachment, LiveTerminal
+from agor.daemon.services.terminals.live import LiveTerminal
 from agor.daemon.services.terminals.registry import MOST_OPEN, OpenTerminals
 from agor.daemon.store import terminals
 from agor.daemon.store.base import Store, Write
