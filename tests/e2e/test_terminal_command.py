@@ -34,7 +34,7 @@ def agor(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 @pytest.fixture
 def folder(agor: Agor, tmp_path: Path) -> Path:
     """A folder with a session."""
-    assert agor(*words({"text": "Here."}), cwd=tmp_path).returncode == 0
+    agor.done(*words({"text": "Here."}), cwd=tmp_path)
     return tmp_path
 
 
@@ -45,7 +45,7 @@ def at(agor: Agor, folder: Path, *arguments: str) -> Iterator[Terminal]:
 
 
 def listed(agor: Agor) -> list[dict[str, object]]:
-    found: list[dict[str, object]] = json.loads(agor("terminal", "list", "--json").stdout)
+    found: list[dict[str, object]] = json.loads(agor.done("terminal", "list", "--json"))
     return found
 
 
@@ -122,7 +122,7 @@ def test_a_daemon_that_is_restarted_is_not_noticed(agor: Agor, folder: Path):
         shown.wait_for(WAY_OUT)
         shown.type("kept=mine; echo ready-$kept\r")
         shown.wait_for("ready-mine")
-        assert agor("daemon", "restart").returncode == 0
+        agor.done("daemon", "restart")
         shown.type("echo again-$kept\r")
         shown.wait_for("again-mine")
         shown.type("exit 3\r")
@@ -136,33 +136,31 @@ def test_closed_elsewhere_it_is_told_and_nothing_is_left(agor: Agor, folder: Pat
         shown.type("sleep 1000 & echo up-$!\r")
         shown.wait_for("up-")
         (one,) = listed(agor)
-        done = agor("terminal", "close", str(one["terminal_id"]))
-        assert done.stdout == f"{one['terminal_id']} is closed\n"
+        said = agor.done("terminal", "close", str(one["terminal_id"]))
+        assert said == f"{one['terminal_id']} is closed\n"
         assert shown.wait_ended() == 1
         assert "The terminal has ended: closed by" in shown.text
     assert listed(agor) == []
 
 
 def test_without_a_terminal_one_is_opened_only_if_it_is_to_be_left(agor: Agor, folder: Path):
-    done = agor("terminal", "open", cwd=folder)
-    assert done.returncode == 2
-    assert "there is no terminal to show it in" in done.stderr
-    assert "Add --detach" in done.stderr
-    opened = agor("terminal", "open", "--detach", cwd=folder).stdout.strip()
+    told = agor.refused("terminal", "open")
+    assert told == "error: there is no terminal to show it in\nAdd --detach to open it anyway.\n"
+    assert listed(agor) == []
+    opened = agor.done("terminal", "open", "--detach", cwd=folder).strip()
     assert [each["terminal_id"] for each in listed(agor)] == [opened]
-    table = agor("terminal", "list").stdout
+    table = agor.done("terminal", "list")
     assert opened in table
     assert str(folder) in table
-    assert agor("terminal", "attach", opened).returncode == 2
+    assert "there is no terminal to show it in" in agor.refused("terminal", "attach", opened)
 
 
 def test_unknown_and_unclear_ids_are_said_so(agor: Agor, folder: Path):
     assert "No terminal is open" in agor("terminal", "list").stderr
-    assert "too short for an id" in agor("terminal", "close", "01").stderr
-    assert "no open terminal begins with" in agor("terminal", "close", "0123456").stderr
-    first, second = (agor("terminal", "open", "-d", cwd=folder).stdout.strip() for _ in "ab")
-    told = agor("terminal", "close", first[:5])
-    assert told.returncode == 2
-    assert "2 terminals begin with" in told.stderr
-    assert first in told.stderr
-    assert second in told.stderr
+    assert "too short for an id" in agor.refused("terminal", "close", "01")
+    assert "no open terminal begins with" in agor.refused("terminal", "close", "0123456")
+    first, second = (agor.done("terminal", "open", "-d", cwd=folder).strip() for _ in "ab")
+    told = agor.refused("terminal", "close", first[:5])
+    assert "2 terminals begin with" in told
+    assert first in told
+    assert second in told
