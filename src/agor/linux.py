@@ -9,7 +9,7 @@ import contextlib
 import ctypes
 import os
 import signal
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from agor.protocol.launching import Process
@@ -88,6 +88,17 @@ def children(pid: int) -> list[Process]:
     return [process for process, parent in _everybody() if parent == pid]
 
 
+def session(number: int) -> list[Process]:
+    """List the living processes of a session, which has the pid of its leader."""
+    found = []
+    for pid in _pids():
+        # One call of the system, and no file, for all those that are somebody else's.
+        with contextlib.suppress(ProcessLookupError):
+            if os.getsid(pid) == number and (read := _read(pid)) is not None and read[0]:
+                found.append(Process(pid, read[2]))
+    return found
+
+
 def marked(name: str, value: str) -> list[Process]:
     """List our user's processes that were started with this in their environment."""
     mark = f"{name}={value}".encode()
@@ -100,31 +111,47 @@ def marked(name: str, value: str) -> list[Process]:
 
 
 def kill_family(roots: Iterable[Process], spare: Iterable[Process] = ()) -> int:
-    """Kill these and all that descend from them; those to spare are left alone. Counts them.
+    """Kill these and all that descend from them; those to spare are left alone. Counts them."""
+    roots, spared = list(roots), set(spare)
+    # A stopped process still has children that were not there a moment ago.
+    return _kill(lambda stopped: [p for p in family([*roots, *stopped]) if p not in spared])
+
+
+def kill_session(number: int) -> None:
+    """Kill all of a session, whichever process groups they are in."""
+    _kill(lambda _: session(number))
+
+
+def _kill(find: Callable[[Iterable[Process]], list[Process]]) -> int:
+    """Kill those that are found, told who is stopped already.
 
     First everybody is stopped, again and again until nobody new is found: what forks faster than
     it can be listed would else outrun the killing.
     """
-    roots, spared = list(roots), set(spare)
     stopped: dict[Process, None] = {}
     for _ in range(_ROUNDS):
-        # A stopped process still has children that were not there a moment ago.
-        fresh = [p for p in family([*roots, *stopped]) if p not in stopped and p not in spared]
+        fresh = [process for process in find(stopped) if process not in stopped]
         if not fresh:
             break
         for process in fresh:
             stopped[process] = None
             send(process, signal.SIGSTOP)
-    return sum(send(process, signal.SIGKILL) for process in stopped)
+    # Children first: the kernel sets a stopped group going again whose parents have died.
+    return sum(send(process, signal.SIGKILL) for process in reversed(stopped))
 
 
 def _everybody() -> Iterator[tuple[Process, int]]:
     """List all living processes with the pid of their parent."""
+    for pid in _pids():
+        found = _read(pid)
+        if found is not None and found[0]:
+            yield Process(pid, found[2]), found[1]
+
+
+def _pids() -> Iterator[int]:
     for name in os.listdir(_PROC):  # noqa: PTH208 - thousands of names, and only strings wanted
         if name.isdecimal():
-            found = _read(int(name))
-            if found is not None and found[0]:
-                yield Process(int(name), found[2]), found[1]
+            yield int(name)
 
 
 def _read(pid: int) -> tuple[bool, int, int] | None:

@@ -1,6 +1,7 @@
 """Processes by name and not by number: families, marks, and ends of whole trees."""
 
 import os
+import signal
 import subprocess
 import sys
 import uuid
@@ -8,7 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from agor.linux import children, family, is_alive, kill_family, marked, process_of, send
+from agor.linux import (
+    children,
+    family,
+    is_alive,
+    kill_family,
+    kill_session,
+    marked,
+    process_of,
+    send,
+    session,
+)
 from agor.protocol.launching import Process
 
 MARK = str(uuid.uuid4())
@@ -58,6 +69,49 @@ def test_those_to_spare_are_spared(tree):
     grown(tree, 4)
     assert kill_family([tree], spare=[tree]) == 3
     assert is_alive(tree)
+
+
+@pytest.fixture
+def led():
+    """The leader of a session with a job in a group of its own, and one that left the session."""
+    script = "setsid sleep 902 & set -m; sleep 901 & echo up; wait; exec sleep 903"
+    shell = subprocess.Popen(["bash", "-c", script], stdout=subprocess.PIPE, start_new_session=True)
+    assert shell.stdout is not None
+    shell.stdout.readline()
+    root = process_of(shell.pid)
+    assert root is not None
+    members = grown(root, 3)
+    yield root
+    for member in members:
+        send(member, signal.SIGKILL)
+    shell.communicate()
+
+
+def left(root: Process) -> set[Process]:
+    """Wait until one of the three has left the session."""
+    for _ in range(1000):
+        if len(found := set(session(root.pid))) == 2:
+            return found
+    raise AssertionError(f"{len(session(root.pid))} processes")
+
+
+def test_a_session_is_all_of_its_groups_and_nobody_who_left_it(led):
+    gone = set(family([led])) - left(led)
+    assert len(gone) == 1
+    assert os.getpgid(led.pid) == led.pid
+    assert {os.getpgid(member.pid) for member in session(led.pid)} > {led.pid}
+
+
+def test_killing_a_session_leaves_nobody_in_it_and_spares_who_left_it(led):
+    members = left(led)
+    (other,) = set(family([led])) - members
+    kill_session(led.pid)
+    for member in members:
+        for _ in range(1_000_000):
+            if not is_alive(member):
+                break
+        assert not is_alive(member)
+    assert is_alive(other)
 
 
 def test_a_mark_is_found_in_the_environment(tree):

@@ -13,7 +13,7 @@ import contextlib
 import os
 import signal
 import subprocess
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from agor.errors import AgentFailed
@@ -21,14 +21,14 @@ from agor.errors import AgentFailed
 _CHUNK = 64 * 1024
 _TERM_GRACE = 2.0
 
-#: Groups that have not ended, for an end that cannot wait.
-_live_groups: set[int] = set()
+#: Those that have not ended, for an end that cannot wait.
+_live: set[Group] = set()
 
 
 def kill_all_groups() -> None:
     """Kill every child there is, at once."""
-    for group in tuple(_live_groups):
-        _signal_group(group, signal.SIGKILL)
+    for group in tuple(_live):
+        group.kill()
 
 
 class Group:
@@ -37,7 +37,7 @@ class Group:
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self._loop = asyncio.get_running_loop()
         self._process = process
-        _live_groups.add(process.pid)
+        _live.add(self)
         self._exited: asyncio.Future[int] = self._loop.create_future()
         self._pidfd = os.pidfd_open(process.pid)
         self._loop.add_reader(self._pidfd, self._on_exit)
@@ -56,14 +56,26 @@ class Group:
         """Wait for its end: the exit code, or minus the signal that killed it."""
         return await asyncio.shield(self._exited)
 
+    def when_exited(self, callback: Callable[[int], object]) -> None:
+        """Have this called with what `wait` gives, soon after its end."""
+        self._exited.add_done_callback(lambda exited: callback(exited.result()))
+
     async def stop(self) -> None:
         """End it and its process group: TERM, then KILL."""
         _signal_group(self._process.pid, signal.SIGTERM)
         await asyncio.wait((self._exited,), timeout=_TERM_GRACE)
         # Even if the leader ended, others of its group may not have.
-        _signal_group(self._process.pid, signal.SIGKILL)
+        self.kill()
         await self.wait()
-        _live_groups.discard(self._process.pid)
+        self._reap()
+
+    def kill(self) -> None:
+        """Kill it and its process group, at once."""
+        _signal_group(self._process.pid, signal.SIGKILL)
+
+    def _reap(self) -> None:
+        """Let go of it once it has ended: from now on its number may be somebody else's."""
+        _live.discard(self)
         self._process.wait()
         os.close(self._pidfd)
 
