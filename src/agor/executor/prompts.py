@@ -12,7 +12,6 @@ import time
 import uuid
 from collections import OrderedDict
 from collections.abc import Awaitable
-from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
@@ -21,10 +20,11 @@ import structlog
 from agor.agents.base import Agent
 from agor.agents.registry import find_agent
 from agor.agents.turn import Turn
-from agor.errors import AgorError, InvalidParams, Overloaded, TokenRefused, UnknownTask
+from agor.errors import AgorError, Overloaded, TokenRefused, UnknownTask
 from agor.executor.conversations import Conversations
 from agor.executor.delivery import Delivery
 from agor.executor.discretion import Discretion
+from agor.executor.folders import need_folder
 from agor.protocol.events import Event, Log, Problem, Status, TaskResult
 from agor.protocol.methods import (
     GET_API_KEY,
@@ -268,8 +268,7 @@ class Prompts:
 
     def _start(self, params: ExecutePromptParams) -> TaskRun:
         find_agent(params.agentic_tool)
-        if not _is_folder(params.cwd):
-            raise InvalidParams(f"params.cwd: {quoted(params.cwd)} is not a folder here")
+        need_folder(params.cwd)
         if len(self.running) >= MAX_RUNNING:
             raise Overloaded(f"{MAX_RUNNING} tasks are running already")
         self._forget_old()
@@ -281,13 +280,6 @@ class Prompts:
         ended = [task_id for task_id, run in self._runs.items() if run.log.settled]
         for task_id in ended[: max(0, len(ended) - _REMEMBERED)]:
             del self._runs[task_id]
-
-
-def _is_folder(path: str) -> bool:
-    try:
-        return Path(path).is_dir()
-    except OSError:  # too long, or out of reach
-        return False
 
 
 def _check_token(run: TaskRun, token: str) -> None:
