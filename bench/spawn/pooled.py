@@ -30,6 +30,9 @@ class _Host:
     async def request_permission(self, *_: object) -> NoReturn:
         raise NotImplementedError
 
+    def take_terminal(self, *_: object) -> None:
+        return
+
 
 def acquire_times(count: int) -> list[float]:
     """Milliseconds of so many claims, each of a session of its own, with a spare at hand."""

@@ -30,6 +30,7 @@ from agor.protocol.methods import (
     RequestPermissionParams,
     RequestPermissionResult,
 )
+from agor.protocol.terminals import ReportTerminalParams
 from tests.chaos.ledger import Ledger
 
 #: Seconds in which every claim must have ended, one way or the other.
@@ -91,6 +92,9 @@ class Worker:
         self, _: ExecutionEnvironment, __: RequestPermissionParams
     ) -> RequestPermissionResult:
         return RequestPermissionResult(approved=True)
+
+    def take_terminal(self, _: ExecutionEnvironment, __: ReportTerminalParams) -> None:
+        raise AssertionError("nobody has opened a terminal")
 
     def _on_end(self, ending: Ending) -> None:
         if ending.survivors:

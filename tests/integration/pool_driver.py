@@ -71,6 +71,9 @@ class EventKeeper:
     async def request_permission(self, *_: object) -> NoReturn:
         raise AgorError("there is nobody to ask")
 
+    def take_terminal(self, *_: object) -> None:
+        raise AssertionError("nobody has opened a terminal")
+
 
 class Driver:
     """What can be asked of the pool: every `do_` method, by its name."""

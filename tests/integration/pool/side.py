@@ -26,6 +26,7 @@ from agor.protocol.methods import (
     RequestPermissionParams,
     RequestPermissionResult,
 )
+from agor.protocol.terminals import ReportTerminalParams
 
 T = TypeVar("T")
 
@@ -37,6 +38,8 @@ class Side:
 
     def __init__(self) -> None:
         self.events: dict[str, list[ReportMessageParams]] = defaultdict(list)
+        self.printed: dict[str, bytes] = defaultdict(bytes)
+        self.exit_codes: dict[str, int] = {}
         self.endings: list[Ending] = []
         self.acknowledge = True
         self._news = asyncio.Event()
@@ -60,6 +63,22 @@ class Side:
         self, _: ExecutionEnvironment, __: RequestPermissionParams
     ) -> RequestPermissionResult:
         return RequestPermissionResult(approved=True)
+
+    def take_terminal(
+        self, environment: ExecutionEnvironment, report: ReportTerminalParams
+    ) -> None:
+        self.printed[report.terminal_id] += report.data
+        if report.exit_code is not None:
+            self.exit_codes[report.terminal_id] = report.exit_code
+        environment.terminals.acknowledge(report.terminal_id, report.offset + len(report.data))
+        self._news.set()
+
+    async def look(self, environment: ExecutionEnvironment, terminal_id: str) -> None:
+        """Have what a terminal has printed, and what it prints from now on."""
+        self.printed[terminal_id] = b""
+        answer = await environment.terminals.attach(terminal_id)
+        # What follows the answer may be here before it.
+        self.printed[terminal_id] = answer.data + self.printed[terminal_id]
 
     def on_end(self, ending: Ending) -> None:
         self.endings.append(ending)
