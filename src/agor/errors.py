@@ -458,7 +458,7 @@ class TokenRefused(RpcError):
 
 
 class UnknownTask(RpcError):
-    """No such task here."""
+    """No such task, or terminal, here."""
 
     code = "unknown_task"
     rpc_code = -32003

@@ -10,10 +10,10 @@ import msgspec
 import pytest
 
 import agor
-from agor.errors import InvalidParams, MethodNotFound, RpcError
+from agor.errors import InvalidParams, MethodNotFound
 from agor.protocol.methods import INITIALIZE, PROTOCOL_VERSION, InitializeParams
 from agor.protocol.validation import Method
-from tests.integration.daemon_side import TOKEN, Daemon, daemon, prompt_params
+from tests.integration.daemon_side import Daemon, daemon, prompt_params
 from tests.integration.wire import ack, prompt, request, wire
 
 
@@ -131,12 +131,6 @@ async def test_an_unknown_method_is_refused_and_the_connection_goes_on(side):
     with pytest.raises(MethodNotFound, match="make_coffee"):
         await call(side, "make_coffee", {})
     assert (await side.ping()).pong
-
-
-async def test_a_method_that_is_promised_for_later_is_refused_and_not_swallowed(side):
-    with pytest.raises(RpcError) as caught:
-        await call(side, "spawn_terminal", {"session_token": TOKEN, "cwd": "/"})
-    assert caught.value.rpc_code == -32601
 
 
 def test_lines_that_are_nonsense_do_not_disturb_the_others(executor):

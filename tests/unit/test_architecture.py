@@ -54,7 +54,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "client": {"__init__", "errors", "home", "protocol"},
     "environments": {"__init__", "errors", "logs", "protocol", "rpc"},
-    "execution": {"environments", "errors", "protocol", "rpc"},
+    "execution": {"environments", "errors", "protocol", "rpc", "terminals"},
+    "terminals": {"errors", "protocol", "rpc"},
     "daemon": {
         "__init__",
         "catalogue",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import io
 from typing import Any
 
@@ -14,6 +15,7 @@ from rich.pretty import pretty_repr
 from agor.errors import InvalidParams
 from agor.protocol import methods
 from agor.protocol.forms import Form
+from agor.protocol.mcp import McpServer
 from agor.protocol.methods import (
     TO_DAEMON,
     TO_EXECUTOR,
@@ -28,7 +30,11 @@ from agor.protocol.methods import (
     StopTaskParams,
 )
 from agor.protocol.terminals import (
-    CloseTerminalParams,
+    MAX_INPUT,
+    AckTerminalParams,
+    AttachTerminalParams,
+    AttachTerminalResult,
+    ReportTerminalParams,
     ResizeTerminalParams,
     SpawnTerminalParams,
     TerminalInputParams,
@@ -36,16 +42,18 @@ from agor.protocol.terminals import (
 from agor.protocol.validation import Method, Notice, ParamsReader
 
 SECRET = "tok-very-secret"
+TOO_MUCH = base64.b64encode(bytes(MAX_INPUT + 1))
 
 SECRETIVE = [
     ExecutePromptParams(
         session_token=SECRET, session_id="s", task_id="t", agentic_tool="x", prompt="p", cwd="/"
     ),
     StopTaskParams(session_token=SECRET, task_id="t"),
-    SpawnTerminalParams(session_token=SECRET, cwd="/"),
-    ResizeTerminalParams(session_token=SECRET, terminal_id="t", cols=1, rows=1),
-    CloseTerminalParams(session_token=SECRET, terminal_id="t"),
-    TerminalInputParams(session_token=SECRET, terminal_id="t", data=b"ls"),
+    SpawnTerminalParams(terminal_id="t", cwd="/", env={"A_KEY": SECRET}),
+    # People type passwords, and programs print what they were told.
+    TerminalInputParams(terminal_id="t", data=SECRET.encode()),
+    AttachTerminalResult(offset=0, data=SECRET.encode(), cols=1, rows=1),
+    ReportTerminalParams(terminal_id="t", offset=0, data=SECRET.encode()),
     GetApiKeyParams(session_token=SECRET, credential_key="K"),
     GetApiKeyResult(api_key=SECRET),
     RequestPermissionParams(
@@ -80,7 +88,8 @@ def test_a_form_shows_what_is_not_secret_and_sends_all_of_it(form: Any):
     assert shown.startswith(f"{name_of(form)}(")
     for name in form.__struct_fields__:
         assert f"{name}=" in shown
-    assert SECRET.encode() in msgspec.json.encode(form)
+    sent = msgspec.json.encode(form)
+    assert SECRET.encode() in sent or base64.b64encode(SECRET.encode()) in sent
 
 
 def test_every_form_that_holds_a_secret_is_among_those_tested():
@@ -89,7 +98,8 @@ def test_every_form_that_holds_a_secret_is_among_those_tested():
         for form in vars(methods).values()
         if isinstance(form, type)
         and issubclass(form, msgspec.Struct)
-        and {"session_token", "api_key"} & set(form.__struct_fields__)
+        and {"session_token", "api_key", "env", "data"} & set(form.__struct_fields__)
+        and form is not McpServer  # it has a repr of its own
     }
     assert holding == {type(form) for form in SECRETIVE}
 
@@ -97,10 +107,12 @@ def test_every_form_that_holds_a_secret_is_among_those_tested():
 def test_the_methods_are_those_of_the_wire():
     assert {one.name for one in TO_EXECUTOR if isinstance(one, Method)} == {
         "initialize", "ping", "prepare_session", "execute_prompt", "stop_task", "read_transcript",
-        "spawn_terminal", "resize_terminal", "close_terminal", "shutdown",
+        "spawn_terminal", "attach_terminal", "resize_terminal", "close_terminal", "terminal_input",
+        "shutdown",
     }  # fmt: skip
     assert {one.name for one in TO_EXECUTOR if isinstance(one, Notice)} == {
-        "terminal_input",
+        "detach_terminal",
+        "ack_terminal",
         "ack_messages",
     }
     assert {one.name for one in TO_DAEMON if isinstance(one, Method)} == {
@@ -123,12 +135,17 @@ def test_the_methods_are_those_of_the_wire():
         (AckMessagesParams, b'{"task_id":"t","sequence":1.5}', "sequence"),
         (AckMessagesParams, b'{"task_id":"t","sequence":true}', "sequence"),
         (ShutdownParams, b'{"timeout_ms":-1}', "timeout_ms"),
-        (SpawnTerminalParams, b'{"session_token":"t","cwd":"/","cols":0}', "cols"),
-        (SpawnTerminalParams, b'{"session_token":"t","cwd":""}', "cwd"),
-        (SpawnTerminalParams, b'{"session_token":"t","cwd":"/","env":{"A":1}}', "env"),
+        (SpawnTerminalParams, b'{"terminal_id":"t","cwd":"/","cols":0}', "cols"),
+        (SpawnTerminalParams, b'{"terminal_id":"t","cwd":""}', "cwd"),
+        (SpawnTerminalParams, b'{"terminal_id":"t","cwd":"/","env":{"A":1}}', "env"),
+        (SpawnTerminalParams, b'{"terminal_id":"","cwd":"/"}', "terminal_id"),
+        (ResizeTerminalParams, b'{"terminal_id":"t","cols":1,"rows":10001}', "rows"),
+        (AttachTerminalParams, b'{"terminal_id":"t","after":-1}', "after"),
+        (AckTerminalParams, b'{"terminal_id":"t","offset":-1}', "offset"),
         (StopTaskParams, b'{"session_token":"","task_id":"t"}', "session_token"),
         (StopTaskParams, b'{"session_token":"%s","task_id":"t"}' % (b"x" * 1025), "session_token"),
-        (TerminalInputParams, b'{"session_token":"t","terminal_id":"t","data":"?"}', "data"),
+        (TerminalInputParams, b'{"terminal_id":"t","data":"?"}', "data"),
+        (TerminalInputParams, b'{"terminal_id":"t","data":"%s"}' % TOO_MUCH, "data"),
     ],
     ids=lambda part: getattr(part, "__name__", repr(part))[:50],
 )
@@ -150,9 +167,7 @@ def test_an_event_is_passed_on_as_it_came():
 
 
 def test_defaults_are_not_shared_between_forms():
-    made = [
-        ParamsReader(SpawnTerminalParams)(Raw(b'{"session_token":"t","cwd":"/"}')) for _ in "ab"
-    ]
+    made = [ParamsReader(SpawnTerminalParams)(Raw(b'{"terminal_id":"t","cwd":"/"}')) for _ in "ab"]
     made[0].env["A"] = "1"
     assert made[1].env == {}
     assert issubclass(SpawnTerminalParams, Form)

@@ -7,6 +7,7 @@ the last acknowledged one; a question that was cut off is asked again, with the 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from typing import TypeVar
 
@@ -18,7 +19,7 @@ from agor.errors import Cancelled, Disconnected, Overloaded
 from agor.executor.outbox import Outbox, TaskLog
 from agor.protocol.events import EVENT_TYPES, Event, Log, TaskResult
 from agor.protocol.methods import REPORT_MESSAGE, AckMessagesParams
-from agor.protocol.validation import Method
+from agor.protocol.validation import Method, Notice
 from agor.rpc import Peer
 
 P = TypeVar("P")
@@ -94,6 +95,12 @@ class Delivery:
         self._pulse(self._linked)
         self._pulse(self._changed)
         self._pulse(self._room)
+
+    def notify(self, notice: Notice[P], params: P) -> None:
+        """Tell the daemon, if it is there; one that comes later is not told."""
+        if self._link is not None:
+            with contextlib.suppress(Disconnected, Overloaded):
+                self._link.notify(notice, params)
 
     # ── events ───────────────────────────────────────────────────────────────────────────────
 

@@ -21,6 +21,7 @@ from agor.agents.registry import describe_agents
 from agor.errors import Disconnected, HandlerFailed, InvalidParams
 from agor.executor.delivery import Delivery
 from agor.executor.prompts import Prompts
+from agor.executor.terminals.desk import TerminalDesk
 from agor.executor.transcripts import TranscriptDesk
 from agor.protocol.events import TaskResult
 from agor.protocol.forms import Nothing
@@ -33,6 +34,7 @@ from agor.protocol.methods import (
     PROTOCOL_VERSION,
     READ_TRANSCRIPT,
     SHUTDOWN,
+    SPAWN_TERMINAL,
     STOP_TASK,
     ExecutePromptParams,
     InitializeParams,
@@ -40,12 +42,13 @@ from agor.protocol.methods import (
     PingResult,
     ShutdownResult,
 )
+from agor.protocol.terminals import SpawnTerminalParams, SpawnTerminalResult
 from agor.rpc import Limits, Peer, Routes
 
 log = structlog.get_logger("agor.executor")
 
 #: What `initialize` promises beyond the methods every executor serves.
-CAPABILITIES = ["execute_prompt", "stop_task", "resend", "transcripts"]
+CAPABILITIES = ["execute_prompt", "stop_task", "resend", "transcripts", "terminals"]
 #: Seconds to wait for the daemon to acknowledge the last events before the end.
 _ACK_GRACE = 2.0
 
@@ -72,6 +75,7 @@ class Executor:
         self._delivery = Delivery(options.outbox_bytes, options.max_line, options.one_connection)
         self._prompts = Prompts(self._delivery)
         self._transcripts = TranscriptDesk(options.max_line)
+        self._terminals = TerminalDesk(self._delivery, options.max_line)
         self._connections: set[Peer] = set()
         self._ended = asyncio.Event()
         self._interrupted = False
@@ -121,11 +125,14 @@ class Executor:
         routes.on(READ_TRANSCRIPT, self._transcripts.read)
         routes.on(PREPARE_SESSION, self._transcripts.prepare)
         routes.on_notice(ACK_MESSAGES, self._delivery.acknowledge)
+        routes.on(SPAWN_TERMINAL, self._spawn_terminal)
+        self._terminals.serve(routes, peer)
         routes.on(SHUTDOWN, lambda params: self.shut_down(params.reason, params.timeout_ms / 1000))
         return peer
 
     def _forget(self, peer: Peer, ending: Disconnected) -> None:
         self._connections.discard(peer)
+        self._terminals.forget(peer)
         if self._delivery.detach(peer):
             log.info("daemon_gone", code=ending.code, why=ending.message)
             # Who still waits for a result gets the events before it.
@@ -148,7 +155,7 @@ class Executor:
         self._delivery.abandon(Disconnected(waited))
         if running := self._prompts.running:
             await asyncio.wait([run.result for run in running])
-        await self._prompts.close()
+        await asyncio.gather(self._prompts.close(), self._terminals.close_all())
         self._ended.set()
 
     # ── the end ──────────────────────────────────────────────────────────────────────────────
@@ -173,6 +180,8 @@ class Executor:
     async def _shut_down(self, reason: str, timeout: float) -> ShutdownResult:
         running = self._prompts.running
         log.info("shutting_down", reason=reason, tasks=len(running))
+        # People's shells do not finish by themselves: they are not waited for.
+        terminals = asyncio.create_task(self._terminals.close_all())
         results = [run.result for run in running]
         if results and timeout:
             await asyncio.wait(results, timeout=timeout)
@@ -182,7 +191,7 @@ class Executor:
         if self._delivery.linked:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._delivery.wait_acknowledged(), _ACK_GRACE)
-        await self._prompts.close()
+        await asyncio.gather(self._prompts.close(), terminals)
         self._ended.set()
         if not running:
             return ShutdownResult(status="idle")
@@ -219,12 +228,16 @@ class Executor:
             agents=describe_agents(),
             capabilities=CAPABILITIES,
             tasks=tasks,
+            terminals=self._terminals.infos(),
         )
+
+    async def _spawn_terminal(self, params: SpawnTerminalParams) -> SpawnTerminalResult:
+        self._refuse_if_ending()
+        return await self._terminals.spawn(params)
 
     async def _execute_prompt(self, params: ExecutePromptParams, peer: Peer) -> TaskResult:
         """Run a task. Whoever calls this first, without a greeting, is the daemon too."""
-        if self._shutdown is not None:
-            raise HandlerFailed("this executor is shutting down", code="shutting_down")
+        self._refuse_if_ending()
         if not self._delivery.linked:
             self._delivery.attach(peer)
         self._asking.append(peer)
@@ -232,6 +245,10 @@ class Executor:
             return await self._prompts.execute(params)
         finally:
             self._asking.remove(peer)
+
+    def _refuse_if_ending(self) -> None:
+        if self._shutdown is not None:
+            raise HandlerFailed("this executor is shutting down", code="shutting_down")
 
 
 def _ping(_: Nothing) -> PingResult:
