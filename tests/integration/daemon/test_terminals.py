@@ -235,6 +235,26 @@ async def test_a_client_comes_back_by_itself_after_a_cut(daemon: DaemonProcess):
             assert attached.cursor == len(screen.seen)
 
 
+async def test_what_is_typed_and_printed_is_nowhere_on_the_disk(daemon: DaemonProcess):
+    typed, shown = "typed-7731-canary", "shown-7732-canary"
+    async with daemon.client() as client:
+        terminal_id = await open_in(client, await begin(client))
+        async with client.attach_terminal(terminal_id) as attached:
+            screen = Watching(attached)
+            await screen.run(f"read -r x; : {typed}\n{typed}\necho shown-$((7731 + 1))-canary")
+            assert shown in screen.seen.decode()
+        await asyncio.to_thread(daemon.kill)
+        await asyncio.to_thread(daemon.start)
+        await client.close_terminal(terminal_id)
+    await asyncio.to_thread(daemon.stop)
+    files = [path for path in daemon.home.folder.rglob("*") if path.is_file()]
+    found = {path.name: path.read_bytes() for path in files}
+    assert terminal_id.encode() in found["agor.db"]
+    assert terminal_id.encode() in daemon.log_file.read_bytes(), "the log speaks of it"
+    for secret in (typed, shown):
+        assert [name for name, content in found.items() if secret.encode() in content] == []
+
+
 async def test_the_example_of_the_documentation_works(daemon: DaemonProcess) -> None:
     page = Path(__file__).parents[3] / "docs" / "how-to" / "use-terminals.md"
     example = page.read_text(encoding="utf-8").split("```python\n")[1].split("```")[0]

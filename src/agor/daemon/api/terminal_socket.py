@@ -26,6 +26,9 @@ from agor.protocol.validation import UNREADABLE
 #: Bytes that the kernel holds of what was printed. What is behind them comes after Ctrl-C, too.
 _SEND_BUFFER = 64 * 1024
 
+#: Seconds in which the end of a shell should be heard of.
+_NEWS = 5.0
+
 ENDED: Final = Ending(1000, "the terminal has ended")
 _NOT_UNDERSTOOD: Final = Ending(
     1003, "keys are binary frames; text frames are resize, with cols and rows from 1 to 10000"
@@ -93,7 +96,7 @@ async def _hear(receive: Receive, attachment: Attachment, outlet: Outlet, shown:
     """Take what the client says, until it goes."""
     parts: set[asyncio.Task[Ending | None]] = {
         asyncio.create_task(_listen(receive, attachment)),
-        asyncio.create_task(_press(attachment)),
+        asyncio.create_task(_press(attachment, shown)),
         asyncio.create_task(_wait_lost(outlet)),
     }
     going_on = parts
@@ -133,10 +136,13 @@ def _read(message: dict[str, Any]) -> Resize | None:
         return None
 
 
-async def _press(attachment: Attachment) -> None:
-    """Bring keys in until nobody takes them: the shell has ended, which is about to be told."""
+async def _press(attachment: Attachment, shown: Shown) -> Ending | None:
+    """Bring keys in until they are not taken: most likely the shell has ended."""
     with contextlib.suppress(RpcError):
         await attachment.keyboard.run()
+    # That is about to be told, behind what it had printed.
+    await asyncio.sleep(_NEWS)
+    return None if attachment.is_ending else come_back("keys are not taken", shown.cursor)
 
 
 async def _wait_lost(outlet: Outlet) -> Ending:

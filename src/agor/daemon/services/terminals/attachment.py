@@ -26,6 +26,11 @@ class Attachment:
         """All before this place has been sent."""
         return self._queue.taken
 
+    @property
+    def is_ending(self) -> bool:
+        """Whether the terminal has ended, or is about to: that is what comes last."""
+        return self._terminal.ending is not None
+
     def took(self, size: int) -> None:
         """Say that the client has taken so many bytes more."""
         self._terminal.audience.took(self._queue, size)

@@ -28,9 +28,7 @@ from agor.daemon.store import terminals
 from agor.daemon.store.base import Store, Write
 from agor.daemon.store.rows import TerminalRow
 from agor.errors import (
-    BadInput,
     Conflict,
-    EnvironmentFailed,
     ExecutorFailed,
     InvalidParams,
     PoolExhausted,
@@ -45,8 +43,6 @@ log = structlog.get_logger("agor.terminals")
 
 #: Seconds to wait for an executor where all are in use. Somebody sits before it.
 PATIENCE = 10.0
-#: What is wrong with what was asked for, and not with who was asked.
-_ASKED_WRONG = {InvalidParams.code, BadInput.code, EnvironmentFailed.code, "no_such_file"}
 
 
 class Openings:
@@ -132,9 +128,9 @@ class Openings:
         )
         try:
             return await environment.terminals.spawn(params)
+        except InvalidParams as error:
+            raise Unprocessable(error.message.removeprefix("params."), hint=error.hint) from None
         except RpcError as error:
-            if error.code in _ASKED_WRONG:
-                raise Unprocessable(error.message, hint=error.hint) from None
             raise ExecutorFailed(
                 f"the shell could not be started: {error.message}", hint=error.hint
             ) from error
