@@ -63,6 +63,25 @@ async def test_a_terminal_outlives_daemons_that_are_killed_and_restarted(daemon:
         assert (await client.terminal(terminal_id)).status == "open"
 
 
+async def test_a_terminal_is_never_idle_whatever_it_does_also_after_a_restart():
+    with running_daemon({"execution.idle_timeout_ms": 300}) as daemon:
+        async with daemon.client() as client:
+            session_id = await begin(client)
+            terminal_id = await open_in(client, session_id)
+            await asyncio.to_thread(daemon.kill)
+            await asyncio.to_thread(daemon.start)
+            task_id = await say(client, session_id, {"text": "hello"})
+            await client.wait_task(task_id, timeout=PATIENCE)
+            async with asyncio.timeout(PATIENCE):
+                # That of the task was there later, and is idle.
+                while len(await client.executors()) != 1:
+                    await asyncio.sleep(0.01)
+            [executor] = await client.executors()
+            assert (executor.terminal_id, executor.state) == (terminal_id, "busy")
+            async with client.attach_terminal(terminal_id) as attached:
+                await Watching(attached).run("true")
+
+
 async def test_what_a_shell_prints_while_there_is_no_daemon_is_seen_afterwards(
     daemon: DaemonProcess, folder: Path
 ):
