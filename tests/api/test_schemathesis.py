@@ -43,7 +43,7 @@ def there(served: Served) -> dict[str, str]:
         session_id = client.post("/sessions", json=new).json()["session_id"]
         prompt = '[{"tool": {"name": "t", "input": {}, "output": "", "ask": true}}]'
         task = client.post(f"/sessions/{session_id}/prompt", json={"prompt": prompt})
-        terminal = client.post(f"/sessions/{session_id}/terminals", json={})
+        terminal = client.post(f"/sessions/{session_id}/terminals", json={"shell": "/bin/sh"})
         pending: list[Any] = []
         while not pending:
             pending = client.get("/permissions?status=pending").json()["items"]

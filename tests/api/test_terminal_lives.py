@@ -62,7 +62,7 @@ async def test_closing_ends_what_runs_and_tells_those_who_look(served: Served):
 async def test_there_are_bounds_to_terminals_and_to_their_clients(served: Served):
     session_id = await served.new_session()
     opened = [await open_terminal(served, session_id) for _ in range(MOST_OPEN)]
-    answer = await served.ask.post(f"/sessions/{session_id}/terminals", json={})
+    answer = await served.ask.post(f"/sessions/{session_id}/terminals", json={"shell": "/bin/sh"})
     assert answer.status_code == 409
     assert "agor terminal close" in answer.json()["hint"]
     assert len(served.daemon.executors.describe()) == MOST_OPEN, "the one too many left nothing"
@@ -104,7 +104,9 @@ async def test_a_session_that_goes_takes_its_terminals_along(served: Served, how
         if how == "archived":
             answer = await served.ask.patch(f"/sessions/{session_id}", json={"archived": True})
             assert (await row(served, terminal_id))["how"] == "its session was archived"
-            opened = await served.ask.post(f"/sessions/{session_id}/terminals", json={})
+            opened = await served.ask.post(
+                f"/sessions/{session_id}/terminals", json={"shell": "/bin/sh"}
+            )
             assert opened.status_code == 409
         else:
             answer = await served.ask.delete(f"/sessions/{session_id}")
@@ -132,7 +134,9 @@ async def test_where_every_executor_is_in_use_it_is_refused_with_what_to_do(tmp_
     async with serving(tmp_path, **config) as served:
         session_id = await served.new_session()
         terminal_id = await open_terminal(served, session_id)
-        answer = await served.ask.post(f"/sessions/{session_id}/terminals", json={})
+        answer = await served.ask.post(
+            f"/sessions/{session_id}/terminals", json={"shell": "/bin/sh"}
+        )
         assert (answer.status_code, answer.json()["code"]) == (503, "pool_exhausted")
         await served.ask.delete(f"/terminals/{terminal_id}")
         await open_terminal(served, session_id)

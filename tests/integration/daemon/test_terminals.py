@@ -217,7 +217,11 @@ async def test_an_executor_that_is_killed_ends_its_terminal_and_no_other(daemon:
 
 
 async def test_a_terminal_counts_as_an_executor_and_is_refused_if_none_becomes_free(folder: Path):
-    config: dict[str, Any] = {"execution.use_executor": True, "execution.max_executors": 1}
+    config: dict[str, Any] = {
+        "execution.use_executor": True,
+        "execution.max_executors": 1,
+        "daemon.drain_on_stop": True,
+    }
     async with serving(folder, **config) as served, Client(served.url, served.token) as client:
         served.daemon.terminals.openings.patience = 0.3
         session_id = await begin(client)
