@@ -16,14 +16,14 @@ from websockets.frames import Close
 from tests.api.serving import Served
 from tests.contract.waiting import PATIENCE, soon
 
+#: A shell that reads no settings of whoever runs the tests, as their own would.
+PLAIN = {"shell": "/bin/sh"}
 _numbers = itertools.count(1000)
 
 
 async def open_terminal(served: Served, session_id: str, **members: Any) -> str:
     """Open a plain shell; tells its id."""
-    answer = await served.ask.post(
-        f"/sessions/{session_id}/terminals", json={"shell": "/bin/sh", **members}
-    )
+    answer = await served.ask.post(f"/sessions/{session_id}/terminals", json={**PLAIN, **members})
     assert answer.status_code == 201, answer.text
     terminal_id: str = answer.json()["terminal_id"]
     return terminal_id

@@ -31,8 +31,12 @@ OF_DATA = checks("negative_data_rejection")
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with served_in_a_thread(tmp_path_factory.mktemp("schemathesis")) as one:
-        yield one
+    folder = tmp_path_factory.mktemp("schemathesis")
+    with pytest.MonkeyPatch.context() as patch:
+        # Shells are opened that read the settings of whose home it is.
+        patch.setenv("HOME", str(folder))
+        with served_in_a_thread(folder) as one:
+            yield one
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ import pytest
 from agor.daemon.services.terminals.live import MOST_CLIENTS
 from agor.daemon.services.terminals.registry import MOST_OPEN
 from tests.api.serving import Served, serving
-from tests.api.terminals import attached, open_terminal, refused, row, until_ended
+from tests.api.terminals import PLAIN, attached, open_terminal, refused, row, until_ended
 from tests.contract.waiting import soon, until
 
 
@@ -62,7 +62,7 @@ async def test_closing_ends_what_runs_and_tells_those_who_look(served: Served):
 async def test_there_are_bounds_to_terminals_and_to_their_clients(served: Served):
     session_id = await served.new_session()
     opened = [await open_terminal(served, session_id) for _ in range(MOST_OPEN)]
-    answer = await served.ask.post(f"/sessions/{session_id}/terminals", json={"shell": "/bin/sh"})
+    answer = await served.ask.post(f"/sessions/{session_id}/terminals", json=PLAIN)
     assert answer.status_code == 409
     assert "agor terminal close" in answer.json()["hint"]
     assert len(served.daemon.executors.describe()) == MOST_OPEN, "the one too many left nothing"
@@ -89,8 +89,8 @@ async def test_a_shell_that_is_none_is_refused_and_leaves_nothing(served: Served
 async def test_a_key_opens_one_terminal_however_often_it_is_asked(served: Served):
     path = f"/sessions/{await served.new_session()}/terminals"
     headers = {"idempotency-key": "once"}
-    first = await served.ask.post(path, json={}, headers=headers)
-    again = await served.ask.post(path, json={}, headers=headers)
+    first = await served.ask.post(path, json=PLAIN, headers=headers)
+    again = await served.ask.post(path, json=PLAIN, headers=headers)
     assert first.status_code == again.status_code == 201
     assert first.json() == again.json()
     assert len((await served.ask.get(path)).json()["items"]) == 1
@@ -104,9 +104,7 @@ async def test_a_session_that_goes_takes_its_terminals_along(served: Served, how
         if how == "archived":
             answer = await served.ask.patch(f"/sessions/{session_id}", json={"archived": True})
             assert (await row(served, terminal_id))["how"] == "its session was archived"
-            opened = await served.ask.post(
-                f"/sessions/{session_id}/terminals", json={"shell": "/bin/sh"}
-            )
+            opened = await served.ask.post(f"/sessions/{session_id}/terminals", json=PLAIN)
             assert opened.status_code == 409
         else:
             answer = await served.ask.delete(f"/sessions/{session_id}")
@@ -134,9 +132,7 @@ async def test_where_every_executor_is_in_use_it_is_refused_with_what_to_do(tmp_
     async with serving(tmp_path, **config) as served:
         session_id = await served.new_session()
         terminal_id = await open_terminal(served, session_id)
-        answer = await served.ask.post(
-            f"/sessions/{session_id}/terminals", json={"shell": "/bin/sh"}
-        )
+        answer = await served.ask.post(f"/sessions/{session_id}/terminals", json=PLAIN)
         assert (answer.status_code, answer.json()["code"]) == (503, "pool_exhausted")
         await served.ask.delete(f"/terminals/{terminal_id}")
         await open_terminal(served, session_id)

@@ -10,7 +10,7 @@ import pytest
 from tests.api.people import person
 from tests.api.repositories import ask, new_repository, registered, worktree
 from tests.api.serving import Served
-from tests.api.terminals import attached, open_terminal, refused, row
+from tests.api.terminals import PLAIN, attached, open_terminal, refused, row
 from tests.contract.waiting import until
 
 #: What somebody types, which nobody else must ever read.
@@ -31,11 +31,11 @@ async def test_an_admin_can_close_anothers_terminal_and_nothing_else(served: Ser
     async with person(served, "ada") as ada, person(served, "adam", "admin") as admin:
         session_id = await session_of(served, ada.ask)
         path = f"/sessions/{session_id}/terminals"
-        terminal_id = (await ada.ask.post(path, json={})).json()["terminal_id"]
+        terminal_id = (await ada.ask.post(path, json=PLAIN)).json()["terminal_id"]
         theirs = f"/terminals/{terminal_id}"
         assert (await admin.ask.get(theirs)).status_code == 403
         assert (await admin.ask.get(path)).status_code == 403
-        assert (await admin.ask.post(path, json={})).status_code == 403
+        assert (await admin.ask.post(path, json=PLAIN)).status_code == 403
         assert await refused(served, terminal_id, **bearer(admin.token)) == 403
         assert (await admin.ask.delete(theirs)).status_code == 204
         assert (await ada.ask.get(theirs)).json()["how"] == "closed by adam"
@@ -44,7 +44,7 @@ async def test_an_admin_can_close_anothers_terminal_and_nothing_else(served: Ser
 async def test_to_a_stranger_a_terminal_does_not_exist_nor_does_its_session(served: Served):
     async with person(served, "ada") as ada, person(served, "bob") as bob:
         session_id = await session_of(served, ada.ask)
-        made = await ada.ask.post(f"/sessions/{session_id}/terminals", json={"shell": "/bin/sh"})
+        made = await ada.ask.post(f"/sessions/{session_id}/terminals", json=PLAIN)
         terminal_id = made.json()["terminal_id"]
         for method in ("GET", "DELETE"):
             answer = await bob.ask.request(method, f"/terminals/{terminal_id}")
@@ -67,7 +67,7 @@ async def test_what_somebody_is_no_more_ends_their_terminals_at_once(
 ):
     async with person(served, "ada") as ada:
         session_id = await session_of(served, ada.ask)
-        made = await ada.ask.post(f"/sessions/{session_id}/terminals", json={"shell": "/bin/sh"})
+        made = await ada.ask.post(f"/sessions/{session_id}/terminals", json=PLAIN)
         terminal_id = made.json()["terminal_id"]
         async with attached(served, terminal_id, headers=bearer(ada.token)) as screen:
             await screen.run("true")
@@ -87,7 +87,7 @@ async def test_what_somebody_is_no_more_ends_their_terminals_at_once(
 async def test_a_token_that_is_revoked_looks_no_more_and_the_terminal_goes_on(served: Served):
     async with person(served, "ada") as ada:
         session_id = await session_of(served, ada.ask)
-        made = await ada.ask.post(f"/sessions/{session_id}/terminals", json={"shell": "/bin/sh"})
+        made = await ada.ask.post(f"/sessions/{session_id}/terminals", json=PLAIN)
         terminal_id = made.json()["terminal_id"]
         async with attached(served, terminal_id, headers=bearer(ada.token)) as screen:
             await served.ask.delete(f"/tokens/{ada.token_id}")
@@ -109,7 +109,7 @@ async def test_a_worktree_with_an_open_terminal_is_not_removed(served: Served, t
     assert (await row(served, terminal_id))["status"] == "open"
     await served.ask.delete(f"/terminals/{terminal_id}")
     served.daemon.workspaces.removals._leaving.add(worktree_id)
-    answer = await served.ask.post(f"/sessions/{session_id}/terminals", json={"shell": "/bin/sh"})
+    answer = await served.ask.post(f"/sessions/{session_id}/terminals", json=PLAIN)
     assert (answer.status_code, answer.json()["code"]) == (409, "conflict")
     served.daemon.workspaces.removals._leaving.discard(worktree_id)
     await ask(served, "DELETE", f"/worktrees/{worktree_id}", 200)

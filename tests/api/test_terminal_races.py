@@ -18,7 +18,7 @@ from agor.execution import ExecutionEnvironment
 from agor.protocol.terminals import ReportTerminalParams
 from tests.api.people import Person, person
 from tests.api.serving import Served
-from tests.api.terminals import attached, open_terminal, row
+from tests.api.terminals import PLAIN, attached, open_terminal, row
 from tests.contract.waiting import soon, until
 
 
@@ -71,7 +71,7 @@ async def test_what_changes_while_a_terminal_is_opened_counts(
         new = {"agentic_tool": "scripted", "workspace": str(served.folder)}
         session_id = (await ada.ask.post("/sessions", json=new)).json()["session_id"]
         path = f"/sessions/{session_id}/terminals"
-        opening = asyncio.create_task(ada.ask.post(path, json={"shell": "/bin/sh"}))
+        opening = asyncio.create_task(ada.ask.post(path, json=PLAIN))
         await soon(slow.came.wait())
         await meanwhile(served, ada, session_id)
         slow.go.set()
@@ -87,7 +87,7 @@ async def test_what_changes_while_a_terminal_is_opened_counts(
 async def test_no_more_are_opened_at_once_than_may_be_open(served: Served):
     session_id = await served.new_session()
     path = f"/sessions/{session_id}/terminals"
-    asked = (served.ask.post(path, json={}) for _ in range(MOST_OPEN + 4))
+    asked = (served.ask.post(path, json=PLAIN) for _ in range(MOST_OPEN + 4))
     statuses = sorted(answer.status_code for answer in await asyncio.gather(*asked))
     assert statuses == [201] * MOST_OPEN + [409] * 4
 

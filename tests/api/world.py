@@ -116,7 +116,8 @@ class World:
 
     async def terminal(self, owner: Person, session_id: str) -> str:
         path = f"/sessions/{session_id}/terminals"
-        terminal_id: str = (await self.ask(owner, "POST", path, {}))["terminal_id"]
+        made = await self.ask(owner, "POST", path, {"shell": "/bin/sh"})
+        terminal_id: str = made["terminal_id"]
         return terminal_id
 
     async def permission(self, owner: Person, session_id: str) -> str:

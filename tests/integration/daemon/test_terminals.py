@@ -227,7 +227,7 @@ async def test_a_terminal_counts_as_an_executor_and_is_refused_if_none_becomes_f
         session_id = await begin(client)
         terminal_id = await open_in(client, session_id)
         with pytest.raises(PoolExhausted) as refused:
-            await client.open_terminal(session_id)
+            await client.open_terminal(session_id, shell="/bin/sh")
         assert "agor terminal list" in (refused.value.hint or "")
         task_id = await say(client, session_id, {"text": "hello"})
         await client.close_terminal(terminal_id)
