@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from pathlib import Path
 
 import pytest
 
@@ -79,6 +80,17 @@ async def test_a_program_can_tidy_up_when_its_terminal_hangs_up(side, tmp_path):
     # With somebody who looks and acknowledges nothing, it could not print as it tidies up.
     screen.acknowledges = False
     await screen.sees("up\n")
+    await screen.close()
+    assert (tmp_path / "tidied").read_text() == "tidied\n"
+
+
+async def test_one_that_is_stopped_can_tidy_up_as_well(side, tmp_path):
+    screen = await side.run(
+        tmp_path, "trap 'echo tidied > tidied; exit' HUP; echo up; kill -STOP $$"
+    )
+    await screen.sees("up\n")
+    stopped = (await side.greet()).terminals[0].pid
+    await until(lambda: " T " in Path(f"/proc/{stopped}/stat").read_text())
     await screen.close()
     assert (tmp_path / "tidied").read_text() == "tidied\n"
 

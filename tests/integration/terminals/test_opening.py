@@ -129,7 +129,6 @@ async def test_nothing_of_the_executor_is_in_the_shell_but_three_descriptors(
         show = (
             "print(sorted(int(fd) for fd in os.listdir('/proc/self/fd'))[:-1])\n"
             "print(*sorted(os.environ.items()), sep='\\n')\n"
-            "print([n for n in signal.valid_signals() if signal.getsignal(n) == signal.SIG_IGN])\n"
             "print('end')"
         )
         screen = await side.open(
@@ -143,6 +142,12 @@ async def test_nothing_of_the_executor_is_in_the_shell_but_three_descriptors(
     assert "('SHELL', '" in seen
     names = [line.split("'")[1] for line in seen.splitlines() if line.startswith("('")]
     assert [name for name in names if name.startswith("AGOR_")] == ["AGOR_TEST_MARK"]
+
+
+async def test_no_signal_is_ignored_or_held_back(side, tmp_path):
+    """An interpreter ignores some; a shell that began so could not be hung up or piped from."""
+    screen = await side.run(tmp_path, "grep -E 'SigBlk|SigIgn' /proc/self/status")
+    await screen.sees("SigBlk:\t0000000000000000\nSigIgn:\t0000000000000000\n")
 
 
 async def test_a_terminal_that_is_not_there_is_said_so(side):

@@ -1,7 +1,4 @@
-"""What a terminal prints: in order, without gap or repetition, whoever comes and goes.
-
-The streams are of lines as long as each other, so the place of a byte says what it must be.
-"""
+"""What a terminal prints: in order, without gap or repetition, whoever comes and goes."""
 
 from __future__ import annotations
 
@@ -12,32 +9,9 @@ import pytest
 
 from agor.errors import RpcError
 from agor.protocol.terminals import KEPT, WINDOW
-from tests.integration.processes import memory
-from tests.integration.terminals.screens import Screen, cut, looking_at
+from tests.integration.terminals.counting import BEGIN, COUNT, LINE, LINES, check, counted
+from tests.integration.terminals.screens import cut, looking_at
 from tests.integration.wire import Wire, request, wire
-
-LINE = 8
-LINES = 200_000
-#: Begins when a key is pressed; place 6 is after `ready`.
-COUNT = f"read x; seq -f %07g 1 {LINES}"
-BEGIN = len("ready\n")
-MEBI = 2**20
-
-
-def counted(begin: int, length: int) -> bytes:
-    """What the stream has at a place."""
-    first = (begin - BEGIN) // LINE
-    lines = b"".join(
-        b"%07d\n" % (number + 1) for number in range(first, first + length // LINE + 2)
-    )
-    start = begin - BEGIN - first * LINE
-    return lines[start : start + length]
-
-
-def check(screen: Screen, begin: int) -> None:
-    """What came is what belongs there."""
-    assert screen.begin == begin
-    assert screen.seen == counted(begin, len(screen.seen))
 
 
 async def test_a_stream_arrives_whole_through_small_steps_and_many_hands(executor, side, tmp_path):
@@ -133,68 +107,6 @@ def _attach_and_read(connection: Wire, terminal_id: str, number: int) -> None:
         assert message["method"] == "report_terminal"
         assert message["params"]["offset"] == place
         place += len(base64.b64decode(message["params"]["data"]))
-
-
-async def test_a_program_waits_for_somebody_who_looks_and_does_not_acknowledge(
-    executor, side, tmp_path
-):
-    screen = await side.run(tmp_path, "read x; exec yes")
-    screen.acknowledges = False
-    # So far was acknowledged as it came.
-    held = BEGIN + WINDOW
-    before = memory(executor.pid)
-    await screen.type("\n")
-    await screen.until_next(held)
-    for _ in range(50):
-        assert (await side.ping()).pong
-    assert screen.next == held
-    async with looking_at(executor) as other:
-        looked = await other.screen(screen.id).attach()
-        assert looked.offset + len(looked.data) == held, "no more than that was even read"
-    assert memory(executor.pid, "VmHWM") - before < 8 * MEBI
-    await screen.close()
-
-
-async def test_acknowledgements_of_nothing_do_no_harm(executor, side, tmp_path):
-    async with looking_at(executor) as other:
-        screen = await side.run(tmp_path, "read x; exec yes")
-        screen.acknowledges = False
-        await screen.type("\n")
-        held = BEGIN + WINDOW
-        await screen.until_next(held)
-        stranger = other.screen(screen.id)
-        stranger.acknowledge(held)
-        await other.ping()
-        for place in (0, held + 1, held + WINDOW, 2**53):
-            screen.acknowledge(place)
-        assert (await side.ping()).pong
-        assert screen.next == held
-        screen.acknowledge(held - 100)
-        await screen.until_next(held + WINDOW - 100)
-        screen.acknowledge(5)
-        assert (await side.ping()).pong
-        assert screen.next == held + WINDOW - 100
-        side.screen("nobody").acknowledge(1)
-        side.screen("nobody").detach()
-        assert (await side.ping()).pong
-        await screen.close()
-
-
-async def test_a_program_that_nobody_looks_at_runs_on_and_the_last_is_kept(
-    executor, side, tmp_path
-):
-    many = 4_000_000
-    screen = await side.run(tmp_path, f"read x; seq -f %07.0f 1 {many} | cat; exit 4")
-    before = memory(executor.pid)
-    screen.detach()
-    await screen.type("\n")
-    # Nobody is attached: the daemon is told of the end, and of nothing else.
-    end = screen.next = BEGIN + many * LINE
-    assert await screen.ended() == 4
-    answer = await screen.attach()
-    assert (answer.offset, answer.exit_code) == (end - KEPT, 4)
-    check(screen, end - KEPT)
-    assert memory(executor.pid, "VmHWM") - before < 8 * MEBI
 
 
 async def test_a_detached_terminal_goes_on_where_it_is_attached_again(side, tmp_path):

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from agor.errors import Cancelled, Overloaded, RpcError
-from agor.executor.terminals.keys import MAX_CALLS, MAX_WAITING
+from agor.executor.terminals.keys import MAX_CALLS
 from agor.protocol.methods import TERMINAL_INPUT
 from agor.protocol.terminals import MAX_INPUT, TerminalInputParams
 from tests.integration.terminals.screens import Onlooker, Screen, python_script
@@ -42,8 +42,7 @@ def begin(tmp_path: Path) -> Path:
 async def deaf(side: Onlooker, folder: Path) -> Screen:
     """Open a terminal whose program does not read yet."""
     screen = await side.open(folder, python_script(folder, READS_LATER))
-    await screen.sees("ready")
-    await screen.sees("\n")
+    await _pid_in(screen)
     return screen
 
 
@@ -77,7 +76,8 @@ async def test_more_than_may_wait_is_refused_and_what_waits_is_not_lost(side, tm
     typing = pasted(screen, text)
     # As many small ones as may wait, and more: their number is bounded as well.
     typing += [asyncio.create_task(screen.type(b"y")) for _ in range(MAX_CALLS)]
-    await _refused(typing[-1])
+    with pytest.raises(Overloaded, match="does not read"):
+        await typing[-1]
     assert sum(not one.done() for one in typing) == MAX_CALLS
     await asyncio.to_thread(begin.write_text, "now")
     answers = await asyncio.gather(*typing, return_exceptions=True)
@@ -86,16 +86,6 @@ async def test_more_than_may_wait_is_refused_and_what_waits_is_not_lost(side, tm
     await screen.type(".")
     whole = text + b"y" * (MAX_CALLS - refused) + b"."
     await screen.sees(f"got {len(whole)} {hashlib.sha256(whole).hexdigest()}")
-
-
-async def test_the_bytes_that_may_wait_are_bounded(side, tmp_path, begin):
-    screen = await deaf(side, tmp_path)
-    typing = pasted(screen, b"x" * (2 * MAX_WAITING))
-    await _refused(typing[-1])
-    waiting = sum(not one.done() for one in typing)
-    assert MAX_WAITING // MAX_INPUT - 1 <= waiting <= MAX_WAITING // MAX_INPUT
-    await screen.close()
-    await asyncio.gather(*typing, return_exceptions=True)
 
 
 async def test_what_somebody_no_longer_wants_typed_is_not(side, tmp_path, begin):
@@ -118,7 +108,7 @@ async def test_what_somebody_no_longer_wants_typed_is_not(side, tmp_path, begin)
 @pytest.mark.parametrize("how", ["closed", "killed"])
 async def test_who_waits_for_a_terminal_that_ends_is_told(side, tmp_path, begin, how):
     screen = await side.open(tmp_path, python_script(tmp_path, READS_LATER))
-    pid = int((await _after_ready(screen)).split()[0])
+    pid = await _pid_in(screen)
     typing = pasted(screen, b"x" * TOO_MUCH)
     await side.settle()
     if how == "closed":
@@ -132,11 +122,6 @@ async def test_who_waits_for_a_terminal_that_ends_is_told(side, tmp_path, begin,
     await asyncio.gather(*typing, return_exceptions=True)
 
 
-async def _refused(typing: asyncio.Task[None]) -> None:
-    with pytest.raises(Overloaded, match="does not read"):
-        await typing
-
-
-async def _after_ready(screen: Screen) -> bytes:
-    await screen.sees("ready")
-    return await screen.sees("\n")
+async def _pid_in(screen: Screen) -> int:
+    await screen.sees("ready ")
+    return int(await screen.sees("\n"))

@@ -8,9 +8,8 @@ from collections import deque
 from agor.errors import HandlerFailed, Overloaded
 from agor.executor.terminals.pty import Pty
 
-#: Bytes that may wait for a program that does not read.
-MAX_WAITING = 1024 * 1024
-#: Calls that may. All terminals together must leave room for others on their connection.
+#: Calls that may wait for a program that does not read, each with `MAX_INPUT` bytes at most. Those
+#: of all terminals together must leave room for other calls on their connection.
 MAX_CALLS = 16
 
 
@@ -43,7 +42,7 @@ class Keys:
             if not view:
                 return None
             asyncio.get_running_loop().add_writer(self._pty.near, self._go_on)
-        elif len(self._waiting) >= MAX_CALLS or self._size() + len(view) > MAX_WAITING:
+        elif len(self._waiting) >= MAX_CALLS:
             raise Overloaded(
                 "what was typed before is not taken: the program in the terminal does not read",
                 hint="Wait for answers before typing more, or close the terminal.",
@@ -64,9 +63,6 @@ class Keys:
             if not typed.taken.done():
                 typed.taken.set_exception(why.again())
         self._waiting.clear()
-
-    def _size(self) -> int:
-        return sum(len(typed.rest) for typed in self._waiting)
 
     def _go_on(self) -> None:
         """Write what is taken now; called when some of it may be."""
