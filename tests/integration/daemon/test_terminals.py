@@ -223,9 +223,9 @@ async def test_a_terminal_counts_as_an_executor_and_is_refused_if_none_becomes_f
         "daemon.drain_on_stop": True,
     }
     async with serving(folder, **config) as served, Client(served.url, served.token) as client:
-        served.daemon.terminals.openings.patience = 0.3
         session_id = await begin(client)
         terminal_id = await open_in(client, session_id)
+        served.daemon.terminals.openings.patience = 0.3
         with pytest.raises(PoolExhausted) as refused:
             await client.open_terminal(session_id, shell="/bin/sh")
         assert "agor terminal list" in (refused.value.hint or "")

@@ -108,8 +108,8 @@ class Openings:
                 return await self._executors.acquire(claim)
         except TimeoutError:
             raise PoolExhausted(
-                f"every executor is in use, and none became free in {self.patience:g} s; "
-                "a terminal needs one of its own",
+                f"no executor was free within {self.patience:g} s, and a terminal needs one of "
+                "its own",
                 hint="Close a terminal (agor terminal list) or stop a session, or raise "
                 "execution.max_executors.",
             ) from None
