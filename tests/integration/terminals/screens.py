@@ -128,7 +128,11 @@ class Screen:
     async def sees(self, text: bytes | str) -> bytes:
         """Wait until this was printed, and give what was printed before it; both are forgotten."""
         text = text.encode() if isinstance(text, str) else text
-        await self._side.until(lambda: text in self.seen)
+        try:
+            await self._side.until(lambda: text in self.seen)
+        except TimeoutError:
+            ended = "" if self.exit_code is None else f" and it ended with {self.exit_code}"
+            raise AssertionError(f"{text!r} was not printed, but {self.seen!r}{ended}") from None
         before, _, self.seen = self.seen.partition(text)
         self.begin = self.next - len(self.seen)
         return before
