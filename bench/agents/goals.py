@@ -1,4 +1,11 @@
-"""The goals of the agents group, and its table for people."""
+"""The goals of the agents group, and its table for people.
+
+Times are judged at the pace of a model. One that takes no time is measured too, to see what of the
+difference is ours: by contract a prompt is on the disk before it runs and a word before it is
+shown, and two such writes alone are more than a twentieth of what an agent then takes.
+
+Memory is judged as the difference: what is there beside the agent with us, and without.
+"""
 
 from collections.abc import Mapping
 
@@ -23,15 +30,10 @@ MEASURES = {
 
 
 def _goals(agent: str) -> list[Goal]:
-    goals = []
-    for measure in (TEXT, TOOL, PACED):
-        name = f"{agent}_{measure}"
-        goals += [
-            Goal(f"agents.{name}_first_token", f"{name}_first_ms", DIRECT, "<=", 1.05),
-            Goal(f"agents.{name}_total", f"{name}_total_ms", DIRECT, "<=", 1.03),
-        ]
+    name = f"{agent}_{PACED}"
     return [
-        *goals,
+        Goal(f"agents.{name}_first_token", f"{name}_first_ms", DIRECT, "<=", 1.05),
+        Goal(f"agents.{name}_total", f"{name}_total_ms", DIRECT, "<=", 1.03),
         Goal(f"agents.{agent}_extra_memory_mb", f"{agent}_extra_mb", LIMIT, "<=", 1),
         Goal(f"agents.{agent}_starts_for_two_prompts", f"{agent}_starts", LIMIT, "<=", 1),
     ]
@@ -67,10 +69,10 @@ def table(samples: Samples, skipped: Mapping[str, str]) -> str:
                 one, other = ours[name], direct[name]
                 what = f"  {measure}, {words}"
                 lines.append(f"{what:31} {one:8.1f} {other:12.1f} {one - other:11.1f}")
-        extra, keeper = ours[f"{agent}_extra_mb"], ours[f"{agent}_keeper_mb"]
+        executor, keeper = ours[f"{agent}_executor_mb"], ours[f"{agent}_keeper_mb"]
         driver = direct[f"{agent}_driver_mb"]
         lines += [
-            f"  private MB beside the agent: executor {extra:.1f}, its keeper {keeper:.1f}",
+            f"  private MB beside the agent: executor {executor:.1f}, its keeper {keeper:.1f}",
             f"  private MB of a direct driver: {driver:.1f}",
             f"  programs started for two prompts: {ours[f'{agent}_starts']:.0f}",
             "",

@@ -22,7 +22,7 @@ from bench.results import OURS, BenchError, GroupResult, Options
 from bench.spawn.processes import memory
 
 #: Prompts of each kind in one round.
-TURNS = {TEXT: 15, TOOL: 9, PACED: 2}
+TURNS = {TEXT: 15, TOOL: 9, PACED: 4}
 QUICK_TURNS = 2
 #: Seconds between two prompts: an agent has things to do after an answer.
 SETTLE = 0.05
@@ -96,13 +96,15 @@ def _converse(
         started |= (running := agents_of(subject, ours.pid))
     if len(running) != 1:
         raise BenchError(f"{len(running)} programs run where one should")
-    executor, keeper = around(running.pop())
+    beside = [memory(each).private for each in around(running.pop())]
+    driver_mb = memory(direct.pid).private
     figures[OURS] |= {
         f"{agent}_starts": len(started),
-        f"{agent}_extra_mb": memory(executor).private,
-        f"{agent}_keeper_mb": memory(keeper).private,
+        f"{agent}_executor_mb": beside[0],
+        f"{agent}_keeper_mb": beside[1],
+        f"{agent}_extra_mb": sum(beside) - driver_mb,
     }
-    figures[DIRECT][f"{agent}_driver_mb"] = memory(direct.pid).private
+    figures[DIRECT][f"{agent}_driver_mb"] = driver_mb
     figures[LIMIT] |= limits(agent)
     conversation.close()
 
