@@ -410,8 +410,9 @@ async def test_an_answer_that_was_cut_off_is_asked_for_again(site: Site):
         result = await trial.prompt("say it", script)
         assert (result.status, result.error) == ("completed", None)
         assert [block.text for block in of_kind(trial, "text")][-2:] == ["half of ", "it all"]
-        # What came before the cut stays, as in Claude's own record.
-        assert await told_by_record(trial) == told_live(trial, [prompt_of("say it", script)])
+        # What came before the cut stays; in Claude's own record it does unless it was cut early.
+        live = told_live(trial, [prompt_of("say it", script)])
+        assert await told_by_record(trial) in (live, [live[0], *live[2:]])
 
 
 async def test_half_a_character_breaks_nothing(site: Site):

@@ -87,6 +87,8 @@ async def test_what_it_starts_shares_no_descriptor_with_anybody(started, folder:
         peer = await unix.connect(folder / f"e{number}.sock", Routes())
         await peer.call(PING, Nothing(), timeout=PATIENCE)
         await peer.close()
+    # It closes what it was sent after its answer: once it answers again, it has.
+    await link.greet(PATIENCE)
     for family in families:
         others = [other for other in families if other is not family]
         own = shared_things(family.executor.pid)
