@@ -410,9 +410,13 @@ async def test_an_answer_that_was_cut_off_is_asked_for_again(site: Site):
         result = await trial.prompt("say it", script)
         assert (result.status, result.error) == ("completed", None)
         assert [block.text for block in of_kind(trial, "text")][-2:] == ["half of ", "it all"]
-        # What came before the cut stays; in Claude's own record it does unless it was cut early.
+        # What came before the cut stays, as in Claude's own record. It records no half a sentence,
+        # though, which it has if the cut overtook a word.
         live = told_live(trial, [prompt_of("say it", script)])
-        assert await told_by_record(trial) in (live, [live[0], *live[2:]])
+        if live[1].text != "half of ":
+            assert "half of ".startswith(live[1].text or "")
+            del live[1]
+        assert await told_by_record(trial) == live
 
 
 async def test_half_a_character_breaks_nothing(site: Site):

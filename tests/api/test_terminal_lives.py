@@ -36,6 +36,15 @@ async def test_a_shell_that_ends_tells_its_exit_code_to_all_and_to_the_record(se
     assert (await served.ask.delete(f"/terminals/{terminal_id}")).status_code == 204
 
 
+async def test_a_shell_that_a_signal_kills_is_said_to_be_killed_by_it(served: Served):
+    terminal_id = await open_terminal(served, await served.new_session())
+    async with attached(served, terminal_id) as screen:
+        await screen.type("kill -9 $$\n")
+        await screen.to_its_end()
+        assert screen.told[-1]["exit_code"] == -9
+    assert (await row(served, terminal_id))["how"] == "its shell was killed by SIGKILL"
+
+
 async def test_a_shell_that_ends_while_nobody_looks_is_noticed(served: Served):
     terminal_id = await open_terminal(served, await served.new_session(), shell="/bin/true")
     assert (await until_ended(served, terminal_id))["exit_code"] == 0

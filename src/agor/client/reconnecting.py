@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import logging
 import time
+from abc import ABC, abstractmethod
 from typing import Self
 
 from websockets.asyncio.client import ClientConnection, connect
@@ -37,7 +38,7 @@ _logger = logging.getLogger("agor.client.sockets")
 _logger.setLevel(logging.WARNING)
 
 
-class ReconnectingSocket:
+class ReconnectingSocket(ABC):
     """Close it, or use `async with`."""
 
     #: What it is called where it is told that it was cut.
@@ -58,13 +59,13 @@ class ReconnectingSocket:
         self._in_trouble_since: float | None = None
         self._closed = False
 
+    @abstractmethod
     def _address(self) -> str:
         """Tell the path and the query to ask for now."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _why_over(self, code: int) -> AgorError | None:
         """Say why there is nothing to come back to after this close code, if there is not."""
-        raise NotImplementedError
 
     async def __aenter__(self) -> Self:
         return self

@@ -37,7 +37,7 @@ class Ending:
         if self.explanation is not None:
             how = self.explanation
         elif self.signal is not None:
-            how = f"killed by {_name(self.signal)}"
+            how = f"killed by {signal_name(self.signal)}"
         elif self.exit_code is not None:
             how = f"ended with exit code {self.exit_code}"
         elif self.started:
@@ -79,7 +79,8 @@ def ending(
     )
 
 
-def _name(number: int) -> str:
+def signal_name(number: int) -> str:
+    """Call a signal by its name, if it has one."""
     try:
         return signal.Signals(number).name
     except ValueError:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import msgspec
 import structlog
 
-from agor.daemon.pool.ending import Ending
+from agor.daemon.pool.ending import Ending, signal_name
 from agor.daemon.services.audit.records import record
 from agor.daemon.services.executors import Executors
 from agor.daemon.services.principal import Principal
@@ -66,8 +66,7 @@ class Endings:
 
     def shell_ended(self, terminal: LiveTerminal, exit_code: int) -> None:
         """Its shell has ended by itself."""
-        how = f"its shell ended with exit code {exit_code}"
-        self.begin(terminal, End(how, exit_code, is_over=True))
+        self.begin(terminal, End(shell_end(exit_code), exit_code, is_over=True))
 
     def abandoned(self, terminal: LiveTerminal) -> None:
         """Nobody was attached for as long as that may be."""
@@ -168,6 +167,13 @@ class Endings:
         self._closed = True
         while self._work:
             await asyncio.wait(self._work)
+
+
+def shell_end(exit_code: int) -> str:
+    """Say how a shell ended by itself, or by a signal."""
+    if exit_code < 0:
+        return f"its shell was killed by {signal_name(-exit_code)}"
+    return f"its shell ended with exit code {exit_code}"
 
 
 def _records(row: TerminalRow, by: Principal | None) -> list[AuditRecord]:

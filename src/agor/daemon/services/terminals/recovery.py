@@ -6,7 +6,7 @@ import structlog
 
 from agor.daemon.pool.take_back import TakenBack
 from agor.daemon.services.executors import Executors
-from agor.daemon.services.terminals.endings import Endings
+from agor.daemon.services.terminals.endings import Endings, shell_end
 from agor.daemon.services.terminals.live import LiveTerminal
 from agor.daemon.store import terminals
 from agor.daemon.store.base import Store
@@ -47,8 +47,7 @@ class TerminalRecovery:
         if one is None or shell is None:
             await self._endings.end_stored(row, _GONE)
         elif shell.exit_code is not None:
-            how = f"its shell ended with exit code {shell.exit_code}"
-            await self._endings.end_stored(row, how, shell.exit_code)
+            await self._endings.end_stored(row, shell_end(shell.exit_code), shell.exit_code)
         else:
             terminal = LiveTerminal(row, one.pooled.environment, self._endings, self._timeout)
             self._endings.watch(terminal)
