@@ -164,3 +164,18 @@ def test_unknown_and_unclear_ids_are_said_so(agor: Agor, folder: Path):
     assert "2 terminals begin with" in told
     assert first in told
     assert second in told
+
+
+def test_a_shell_that_a_signal_killed_is_said_so_and_there_is_nothing_to_come_back_to(
+    agor: Agor, folder: Path
+):
+    with at(agor, folder, "open", "--shell", "sh") as shown:
+        shown.wait_for(WAY_OUT)
+        (one,) = listed(agor)
+        shown.type("kill -9 $$\r")
+        assert shown.wait_ended() == 137
+        assert "The terminal has ended: its shell was killed by SIGKILL" in shown.text
+    with at(agor, folder, "attach", str(one["terminal_id"])) as shown:
+        assert shown.wait_ended() == 1
+        assert "this terminal has ended: its shell was killed by SIGKILL" in shown.text
+        assert WAY_OUT not in shown.text

@@ -16,7 +16,7 @@ from agor.cli.moments import shown
 from agor.cli.printable import printable
 from agor.cli.session_finding import find
 from agor.cli.tables import print_table
-from agor.errors import BadInput, NotFound
+from agor.errors import BadInput, Conflict, NotFound
 from agor.protocol.terminal_api import Terminal
 from agor.protocol.validation import quoted
 
@@ -27,6 +27,7 @@ app = typer.Typer(add_completion=False, no_args_is_help=True, help="Open shells 
 
 _SHORTEST = 4
 _WHOLE = 36
+_ANOTHER = "`agor terminal open` opens one."
 _HINT = "`agor terminal list` lists those that are open."
 _TERM = re.compile(r"[A-Za-z0-9._+-]{1,64}")
 #: A shell that was ended by somebody or something has no exit code of its own.
@@ -48,7 +49,7 @@ def open_one(
         ),
     ] = None,
     shell: Annotated[
-        str | None, typer.Option(metavar="PATH", help="Another shell than your own.")
+        str | None, typer.Option(metavar="SHELL", help="Another shell than your own.")
     ] = None,
     detach: Annotated[
         bool, typer.Option("--detach", "-d", help="Print its id, and do not attach to it.")
@@ -132,6 +133,8 @@ async def _show(client: Client, terminal: Terminal) -> int:
     """Lend our terminal to it; tells the exit code."""
     from agor.cli.terminal_screen import Screen
 
+    if terminal.status == "ended":
+        raise Conflict(f"this terminal has ended: {terminal.how}", hint=_ANOTHER)
     remark(f"{terminal.cwd} · {terminal_keys.NAME} leaves it running.")
     async with client.attach_terminal(terminal.terminal_id) as attached:
         over = await Screen(attached).show()
@@ -139,11 +142,11 @@ async def _show(client: Client, terminal: Terminal) -> int:
     if over == "left" or ended is None:
         remark(f"It goes on: agor terminal attach {terminal.terminal_id}")
         return 0
-    if ended.exit_code is None:
-        remark(f"The terminal has ended: {ended.how}")
-        return _ENDED_BY_OTHERS
+    if ended.exit_code is not None and ended.exit_code >= 0:
+        return ended.exit_code
+    remark(f"The terminal has ended: {ended.how}")
     # As a shell says it of a program that a signal has ended.
-    return ended.exit_code if ended.exit_code >= 0 else 128 - ended.exit_code
+    return _ENDED_BY_OTHERS if ended.exit_code is None else 128 - ended.exit_code
 
 
 async def _find(client: Client, named: str | None) -> Terminal:
@@ -155,7 +158,7 @@ async def _find(client: Client, named: str | None) -> Terminal:
     terminals = await client.open_terminals()
     if named is None:
         if not terminals:
-            raise NotFound("no terminal is open", hint="`agor terminal open` opens one.")
+            raise NotFound("no terminal is open", hint=_ANOTHER)
         return terminals[0]
     found = [each for each in terminals if each.terminal_id.startswith(named.lower())]
     if not found:

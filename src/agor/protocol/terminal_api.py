@@ -18,7 +18,8 @@ TerminalStatus = Literal["open", "ended"]
 
 #: What a terminal is called in a terminfo database.
 TermName = Annotated[str, Meta(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9._+-]+$")]
-Shell = Annotated[str, Meta(min_length=1, max_length=4096, pattern=r"^/[^\x00]*$")]
+#: A path from the root on, or a name to look up: other paths would begin in nobody's folder.
+Shell = Annotated[str, Meta(min_length=1, max_length=4096, pattern=r"^(/[^\x00]*|[^/\x00]+)$")]
 
 
 class NewTerminal(Sent):
@@ -26,7 +27,7 @@ class NewTerminal(Sent):
 
     cols: Cells = 80
     rows: Cells = 24
-    #: An absolute path; the Unix user's own shell, if it is not said.
+    #: An absolute path, or a name in the PATH there; the Unix user's own, if it is not said.
     shell: Shell | None = None
     #: What the client understands, for TERM.
     term: TermName = "xterm-256color"
