@@ -86,7 +86,9 @@ def test_to_the_other_a_terminal_does_not_exist(daemon, anna, ben):
     ):
         pass
     assert refused.value.response.status_code == 404
-    assert terminal_id not in daemon.ask("ben", "GET", "/executors").text
+    for path in ("/executors", "/terminals"):
+        assert terminal_id not in daemon.ask("ben", "GET", path).text
+        assert terminal_id in daemon.ask("anna", "GET", path).text
     with attached(daemon, "anna", terminal_id) as connection:
         assert f"me={anna.uid}" in run(connection, "echo me=$(id -u)"), "nobody was harmed"
 
