@@ -56,6 +56,8 @@ def record(
 
 def _clean(text: str) -> str:
     """Take out of a text what cannot be stored, and cut it to its bound."""
+    if len(text) <= _LONGEST and text.isprintable():
+        return text  # Nearly every one.
     if len(text) > _LONGEST:
         text = f"{text[:_LONGEST]}…"
     return _ODD.sub("\N{REPLACEMENT CHARACTER}", text)

@@ -21,9 +21,13 @@ class Identities:
         self._people = people
         self._settings = settings
         self._home = home
+        #: Where nobody is impersonated, everybody's work is done as whoever we are.
+        self._own = None if settings.run_as_unix_user else UnixIdentity.current()
 
     def of(self, user_id: str) -> UnixIdentity:
         """Tell who somebody's work is done as; raises `ImpersonationRefused`."""
+        if self._own is not None:
+            return self._own
         unix_username = self._people.unix_username(user_id)
         claim = Claim(session_id="", user_id=user_id, unix_username=unix_username)
         return identity_for(claim, self._settings)

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import lru_cache
 from itertools import chain, groupby, repeat
 from operator import itemgetter
 
@@ -23,12 +24,13 @@ from agor.daemon.store.tasks import RECEIVED
 from agor.errors import StoreError
 
 #: Rows of one statement. Each size is prepared once, and any number of rows takes few of them.
-_SIZES = tuple(2**power for power in range(11, -1, -1))
+_SIZES = (2048, 1024, 512, 256, 128, 64, *range(32, 0, -1))
 _INSERT = "INSERT INTO events (session_number, sequence, body) VALUES "
 _INSERTS = tuple((size, _INSERT + ", ".join(["(?, ?, ?)"] * size)) for size in _SIZES)
 #: What `mapping.insert` writes: one row of marks, which may as well be many.
 _ADDS_A_ROW = re.compile(r"^(INSERT INTO \w+ \([\w, ]+\) VALUES )(\([?, ]+\))")
-_TOGETHER = (32, 8, 2)
+#: Each number of rows up to this is a statement of its own, which is prepared once.
+_TOGETHER = 32
 
 
 class CommitBrokenError(Exception):
@@ -90,19 +92,18 @@ def commit_each(
 
 def _execute(connection: sqlite3.Connection, sql: str, rows: list[Row]) -> None:
     """Carry out a statement once for each row of values, in their order."""
-    start = 0
-    if len(rows) > 1 and _ADDS_A_ROW.search(sql):
-        for size in _TOGETHER:
-            while len(rows) - start >= size:
-                together = tuple(chain.from_iterable(rows[start : start + size]))
-                connection.execute(_ADDS_A_ROW.sub(_times(size), sql), together)
-                start += size
-    for values in rows[start:]:
-        connection.execute(sql, values)
+    at_once = _TOGETHER if len(rows) > 1 and _ADDS_A_ROW.search(sql) else 1
+    for start in range(0, len(rows), at_once):
+        some = rows[start : start + at_once]
+        connection.execute(_adding(sql, len(some)), tuple(chain.from_iterable(some)))
 
 
-def _times(size: int) -> Callable[[re.Match[str]], str]:
-    return lambda found: found[1] + ", ".join([found[2]] * size)
+@lru_cache(maxsize=1024)
+def _adding(sql: str, rows: int) -> str:
+    """Write a statement that adds one row as one that adds so many."""
+    if rows == 1:
+        return sql
+    return _ADDS_A_ROW.sub(lambda found: found[1] + ", ".join([found[2]] * rows), sql)
 
 
 def _attempt(connection: sqlite3.Connection, write: Write, head: Link) -> Link | StoreError:
