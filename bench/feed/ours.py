@@ -34,6 +34,7 @@ class PlayedExecutors:
     """Executors at FOLDER/0.sock, FOLDER/1.sock and so on, in the order of their sessions."""
 
     kind = "played by the load generator"
+    spares = 0
 
     def __init__(self, host: Host) -> None:
         self._host = host

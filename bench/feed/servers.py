@@ -32,6 +32,7 @@ NODE_BATCHED = "node_batched"
 NODE_ROW_BY_ROW = "node_row_by_row"
 NODE_WS = "node_ws"
 STARLETTE = "starlette"
+POST_PROTOTYPE = "post_prototype"
 
 QUICK_DIVISOR = 20
 
@@ -74,7 +75,7 @@ FAN_100_X16 = Measure(
 )
 FAN_1000 = Measure("fan1000", {C: 400, OURS: 300, NODE_WS: 200}, clients=1_000)
 FAN_1000_X16 = Measure("fan1000x16", {C: 400, OURS: 2_400, NODE_WS: 240}, clients=1_000, burst=16)
-POST = Measure("post", {OURS: 16_000, STARLETTE: 5_000}, stores=True)
+POST = Measure("post", {OURS: 16_000, STARLETTE: 5_000, POST_PROTOTYPE: 16_000}, stores=True)
 
 MEASURES = (FLOW, FAN_100, FAN_100_X16, FAN_1000, FAN_1000_X16, POST)
 
@@ -123,6 +124,10 @@ def _starlette() -> Server:
     return Server(storing=(python, str(PEERS / "feed_starlette.py")))
 
 
+def _post_prototype() -> Server:
+    return Server(storing=(sys.executable, "-P", str(PEERS / "post_prototype.py")))
+
+
 BUILDERS: dict[str, Callable[[], Server]] = {
     OURS: _ours,
     C: _c,
@@ -130,6 +135,7 @@ BUILDERS: dict[str, Callable[[], Server]] = {
     NODE_ROW_BY_ROW: lambda: _node("--row-by-row"),
     NODE_WS: lambda: _node("--no-store"),
     STARLETTE: _starlette,
+    POST_PROTOTYPE: _post_prototype,
     OURS_STORED: _ours_stored,
 }
 

@@ -38,8 +38,8 @@ class Crowd:
 
 
 @contextmanager
-def launched_crowd(spec: Spec, directory: Path, size: int) -> Iterator[Crowd]:
-    with launcher(spec, directory, "crowd") as up:
+def launched_crowd(spec: Spec, directory: Path, name: str, size: int) -> Iterator[Crowd]:
+    with launcher(spec, directory, name) as up:
         began = time.perf_counter()
         executors = [up.spawn() for _ in range(size)]
         ready = time.perf_counter() - began

@@ -66,9 +66,12 @@ def table(samples: Samples, skipped: Mapping[str, str], crowd: int) -> str:
     ]
     notes = [
         "launchers have the agents' libraries imported, as they do from seconds after their start",
+        "fork_prototype: what this machine allows the bare technique, without any safeguard",
         "memory is of an idle executor after a full collection",
         "other and same user: both with the Python of the system, which everybody can read",
         "fork: a keeper waits, as always; its executor is forked when it is asked for",
+        "spare: one that the pool had started ahead, until it has answered",
+        "pool: `acquire` with and without a spare, until it is durable whose the executor is",
         f'from "all ready" on: {crowd} executors at once, all their processes, 50 events/s each',
     ]
     return "\n".join(["  ".join(row).rstrip() for row in rows] + notes)

@@ -16,7 +16,17 @@ from bench.spawn.goals import PRIVATE, RATE, READY, judge, table
 from bench.spawn.launched import Launcher, launcher
 from bench.spawn.pooled import acquire_times
 from bench.spawn.processes import collect, descendants, memory, memory_of_all
-from bench.spawn.ways import FORK, NODE, POOL, PYTHON_SDK, Lineup, line_up
+from bench.spawn.ways import (
+    FORK,
+    NODE,
+    POOL,
+    POOL_SPARE,
+    PROTOTYPE,
+    PYTHON_SDK,
+    SPARE,
+    Lineup,
+    line_up,
+)
 
 Figures = dict[str, dict[str, float]]
 
@@ -67,7 +77,9 @@ def _round(lineup: Lineup, directory: Path, turns: int) -> Figures:
                         figures[name] = _memory(started.pid, name in COLLECTING)
             for name, up in launchers.items():
                 times.setdefault(name, []).append(_launch(up, name, figures, turn == turns))
-    times[POOL] = acquire_times(turns)
+    times[SPARE] = acquire_times(turns, spares=1, durable=False)
+    times[POOL] = acquire_times(turns, spares=0, durable=True)
+    times[POOL_SPARE] = acquire_times(turns, spares=1, durable=True)
     for name, taken in times.items():
         ready = statistics.median(taken)
         figures.setdefault(name, {}).update({READY: ready, RATE: 1000 / ready})
@@ -79,7 +91,8 @@ def _launch(up: Launcher, name: str, figures: Figures, last: bool) -> float:
     if last:
         collect(executor.pid)
         own = memory(executor.pid)
-        both = own + memory(executor.keeper)
+        # The prototype has no keeper, and names itself.
+        both = own if executor.keeper == executor.pid else own + memory(executor.keeper)
         figures[name] = {
             PRIVATE: own.private,
             "pss_mb": own.pss,
@@ -98,8 +111,9 @@ def _memory(pid: int, collecting: bool) -> dict[str, float]:
 
 
 def _crowds(lineup: Lineup, directory: Path, size: int, seconds: float, figures: Figures) -> None:
-    with launched_crowd(lineup.launchers[FORK], directory, size) as crowd:
-        figures[FORK].update(stream(crowd, seconds))
+    for name in (PROTOTYPE, FORK):
+        with launched_crowd(lineup.launchers[name], directory, f"crowd-{name}", size) as crowd:
+            figures[name].update(stream(crowd, seconds))
     if NODE in lineup.cold:
         starter = Starter(lineup.starter, directory)
         with cold_crowd(starter, lineup.cold[NODE], size) as crowd:

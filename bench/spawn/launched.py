@@ -21,7 +21,7 @@ UNDER_TEST = Path(__file__).with_name("under_test.py")
 PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n'
 
 ANSWER_SECONDS = 30
-#: Seconds in which a spare that was forked comes to rest.
+#: Seconds in which a keeper that was forked ahead comes to rest.
 SETTLE = 0.2
 #: Should the bench be killed, they end by themselves.
 ORPHAN_MS = 60_000
@@ -32,7 +32,6 @@ LIMITS = {"orphan_timeout_ms": ORPHAN_MS, "max_line": 1 << 24, "outbox_bytes": 1
 class Spec:
     """How a launcher is started."""
 
-    spares: int
     #: Python and the script that it runs: not everybody can read those of this folder.
     command: tuple[str, ...] = (sys.executable, "-P", str(UNDER_TEST))
     #: A user id to run as, for those who may change it.
@@ -103,13 +102,12 @@ class Launcher:
         return Executor(pid, keeper, took * 1000, path, connection, family)
 
     def end(self, executor: Executor) -> None:
-        """End an executor, and come to rest with as many spares as there should be."""
+        """End an executor, and come to rest with a keeper forked ahead."""
         executor.connection.close()
         self.call("signal_family", {"family": executor.family, "signal": signal.SIGKILL})
         self.settle()
 
     def settle(self) -> None:
-        # A launcher forks what is missing before it reads the next packet.
         self.call("hello", {})
         time.sleep(SETTLE)
 
@@ -138,8 +136,7 @@ def launcher(spec: Spec, directory: Path, name: str) -> Iterator[Launcher]:
             control.connect(str(place / "control"))
             up = Launcher(process.pid, control, place)
             try:
-                up.settle()
-                _wait_imported(place / "log")
+                up.call("import_ahead", {})
                 up.settle()
             except (OSError, ValueError) as error:
                 said = (place / "log").read_text(encoding="utf-8", errors="replace")[-1000:]
@@ -149,17 +146,8 @@ def launcher(spec: Spec, directory: Path, name: str) -> Iterator[Launcher]:
             _end(process)
 
 
-def _wait_imported(log: Path) -> None:
-    """Wait until it has imported the agents' libraries, seconds after its start."""
-    end = time.monotonic() + ANSWER_SECONDS
-    while b"imported_ahead" not in log.read_bytes():
-        if time.monotonic() > end:
-            raise BenchError("the launcher did not import the agents' libraries")
-        time.sleep(SETTLE)
-
-
 def _command(spec: Spec) -> list[str]:
-    options = ["--launcher", "--spares", str(spec.spares), "--orphan-timeout-ms", str(ORPHAN_MS)]
+    options = ["--launcher", "--orphan-timeout-ms", str(ORPHAN_MS)]
     return [*spec.command, *options]
 
 

@@ -33,11 +33,13 @@ SPAWN = Path(__file__).parent
 SDK = PEERS / "sdk"
 SDK_INSTALLED = INSTALLED / "sdk"
 
-SPARE = "launcher_spare"
 FORK = "launcher_fork"
+PROTOTYPE = "fork_prototype"
 SAME_USER = "launcher_fork_same_user"
 OTHER_USER = "launcher_fork_other_user"
-POOL = "pool_acquire"
+SPARE = "spare"
+POOL = "pool_start"
+POOL_SPARE = "pool_spare"
 C = "c"
 PYTHON_SDK = "python_sdk"
 NODE = "node"
@@ -97,6 +99,10 @@ def _sdk_python() -> str:
     return peers_python(SDK, SDK_INSTALLED / "python")
 
 
+def _prototype() -> Spec:
+    return Spec(command=(sys.executable, "-P", str(PEERS / "fork_prototype.py")))
+
+
 def _other_user() -> Spec:
     """A launcher of a user that can be no more than itself."""
     if os.geteuid() != 0:
@@ -105,14 +111,14 @@ def _other_user() -> Spec:
         uid = pwd.getpwnam(NOBODY).pw_uid
     except KeyError:
         raise UnavailableError(f"there is no user {NOBODY}") from None
-    return Spec(spares=0, command=_readable(), user=uid)
+    return Spec(command=_readable(), user=uid)
 
 
 def _same_user() -> Spec:
     """The same, as whoever we are."""
     if os.geteuid() != 0:
         raise UnavailableError("there is no other user to compare with")
-    return Spec(spares=0, command=_readable())
+    return Spec(command=_readable())
 
 
 @functools.cache
@@ -139,8 +145,8 @@ COLD: dict[str, Callable[[], Cold]] = {
     "node_sdk": _node_sdk,
 }
 LAUNCHERS: dict[str, Callable[[], Spec]] = {
-    FORK: lambda: Spec(spares=0),
-    SPARE: lambda: Spec(spares=1),
+    PROTOTYPE: _prototype,
+    FORK: Spec,
     SAME_USER: _same_user,
     OTHER_USER: _other_user,
 }
