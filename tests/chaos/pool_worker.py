@@ -16,6 +16,7 @@ from pathlib import Path
 import uvloop
 
 from agor import logs
+from agor.daemon.pool import spares
 from agor.daemon.pool.ending import Ending
 from agor.daemon.pool.pool import Pool
 from agor.daemon.pool.records import FileRecords
@@ -57,6 +58,8 @@ class Worker:
         self.stopping = asyncio.Event()
         self._ended: dict[str, Ending] = {}
         self._finished: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
+        # There is no quiet here, and spares are to be killed as well.
+        spares._QUIET = spares._PAUSE = 0.05
         settings = PoolSettings(
             runtime=folder / "run",
             max_executors=sessions + 2,

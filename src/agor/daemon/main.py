@@ -185,7 +185,8 @@ class Daemon(Parts):
         self.metrics.store_available.set(self.store.available)
         self.metrics.tasks_waiting.set(sum(len(live.queue) for live in self.lives.held()))
         self.metrics.terminals.set(len(self.terminals.opened))
-        self.metrics.show_executors([each.state for each in self.executors.describe()])
+        states = [each.state for each in self.executors.describe()]
+        self.metrics.show_executors([*states, *["spare"] * self.executors.spares])
 
     def health(self) -> Health:
         """Look at all that must be well."""

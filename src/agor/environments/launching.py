@@ -154,7 +154,7 @@ class LauncherLink:
             try:
                 socket.send_fds(self._sock, [packet], list(fds))
             except BlockingIOError:
-                # It is busy with a fork; a few milliseconds at most.
+                # It is busy: with a fork for some milliseconds, or once with imports for a second.
                 await asyncio.sleep(0.005)
             except OSError as error:
                 self.close()

@@ -46,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         # Imported late: the launcher itself forks what is defined here.
         from agor.executor.launcher.main import launch
 
-        return launch(arguments.spares, arguments.orphan_timeout_ms / 1000)
+        return launch(arguments.orphan_timeout_ms / 1000)
     options = Options(
         max_line=arguments.max_line_bytes,
         outbox_bytes=arguments.outbox_bytes,
@@ -156,10 +156,6 @@ def _parser() -> argparse.ArgumentParser:
         "--orphan-timeout-ms", metavar="MS", type=_positive,
         default=int(defaults.orphan_timeout * 1000),
         help="end after this long without any connection (default: %(default)s)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--spares", metavar="N", type=int, choices=range(65), default=1,
-        help="with --launcher: executors to fork ahead (default: %(default)s)",
     )  # fmt: skip
     parser.add_argument(
         "--agents-folder", metavar="PATH",

@@ -100,6 +100,8 @@ class ExitReport(Form):
 
 
 HELLO = Method("hello", Nothing, HelloResult)
+#: Have the agents' libraries in all that is forked from now on. It takes a second, the first time.
+IMPORT_AHEAD = Method("import_ahead", Nothing, Nothing)
 SPAWN = Method("spawn", SpawnParams, Family)
 FIND_FAMILY = Method("find_family", FindParams, Found)
 SIGNAL_FAMILY = Method("signal_family", SignalParams, Counted)

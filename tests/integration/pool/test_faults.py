@@ -1,4 +1,4 @@
-"""What goes wrong on the way: cancelled claims, full disks, dead spares, launchers that hang."""
+"""What goes wrong on the way: cancelled claims, full disks, dead keepers, launchers that hang."""
 
 from __future__ import annotations
 
@@ -201,23 +201,6 @@ async def test_a_claim_made_while_the_pool_opens_waits_for_what_is_taken_back(fo
     await soon(pool.close(drain=True))
 
 
-async def test_a_spare_that_died_while_it_waited_is_passed_over(folder: Path):
-    async with pool_in(folder) as (pool, _):
-        await soon(pool.acquire(claim("s")))
-        launcher, known = await launcher_of(pool), family_of(pool, "s").keeper
-        spares: list[Process] = []
-        async with asyncio.timeout(PATIENCE):
-            while not spares:
-                await asyncio.sleep(0.005)
-                keepers = [keeper for keeper in children(launcher) if keeper != known]
-                spares = [spare for keeper in keepers for spare in children(keeper.pid)]
-        os.kill(spares[0].pid, signal.SIGKILL)
-        async with asyncio.timeout(PATIENCE):
-            while is_alive(spares[0]):
-                await asyncio.sleep(0.001)
-        assert await (await soon(pool.acquire(claim("t")))).is_healthy()
-
-
 async def test_a_keeper_that_died_while_it_waited_is_passed_over(folder: Path):
     async with pool_in(folder, spare_executors=0) as (pool, _):
         await soon(pool.acquire(claim("s")))
@@ -343,12 +326,12 @@ offspring.fork_keeper = no_fork
 listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 listener.bind("")
 listener.listen()
-main.Launcher(listener, 1, 5.0).run()
+main.Launcher(listener, 5.0).run()
 raise SystemExit(3)
 """
 
 
-def test_a_launcher_that_cannot_fork_a_spare_now_tries_again_later():
+def test_a_launcher_that_cannot_fork_ahead_now_tries_again_later():
     done = subprocess.run(
         [sys.executable, "-c", CANNOT_FORK], capture_output=True, timeout=PATIENCE, check=False
     )
@@ -363,7 +346,7 @@ async def test_without_a_descriptor_to_watch_a_keeper_its_end_is_still_seen(
 
     async with pool_in(folder) as (pool, side):
         await soon(pool.acquire(claim("warm")))
-        monkeypatch.setattr("agor.daemon.pool.pooled.os.pidfd_open", none_left)
+        monkeypatch.setattr("agor.daemon.pool.keeper_watch.os.pidfd_open", none_left)
         await soon(pool.acquire(claim("s")))
         monkeypatch.undo()
         os.kill(family_of(pool, "s").executor.pid, signal.SIGKILL)

@@ -22,6 +22,7 @@ from agor.linux import children, is_alive, kill_family
 from agor.protocol.forms import Nothing
 from agor.protocol.launching import (
     COUNT_FAMILY,
+    IMPORT_AHEAD,
     RETIRE,
     SIGNAL_FAMILY,
     SPAWN,
@@ -40,7 +41,7 @@ from agor.rpc import Routes, unix
 async def started(folder: Path) -> AsyncIterator[tuple[LauncherLink, subprocess.Popen[bytes]]]:
     """A launcher without any pool."""
     with bind_control(folder / "l.sock") as listener:
-        arguments = ["--spares", "1", "--orphan-timeout-ms", "300"]
+        arguments = ["--orphan-timeout-ms", "300"]
         process = start_launcher(UnixIdentity.current(), listener, folder / "log", arguments)
         link = LauncherLink.connect(folder / "l.sock")
     assert link is not None
@@ -102,21 +103,21 @@ async def test_what_it_starts_shares_no_descriptor_with_anybody(started, folder:
     assert sessions == [each.executor.pid for each in families]
 
 
-async def test_once_it_is_quiet_the_agents_libraries_are_there_for_all_that_follow(
+async def test_once_it_is_told_the_agents_libraries_are_there_for_all_that_follow(
     started, folder: Path
 ):
     link, _ = started
     # Who comes before need not wait for them.
     before = await spawn(link, folder, "before")
-    async with asyncio.timeout(PATIENCE):
-        while b"imported_ahead" not in (folder / "log").read_bytes():
-            await asyncio.sleep(0.05)
-    after = [await spawn(link, folder, name) for name in ("spare", "forked")]
+    for _ in range(2):
+        await link.call(IMPORT_AHEAD, Nothing(), timeout=PATIENCE)
+    after = [await spawn(link, folder, name) for name in ("next", "next-but-one")]
     for family, there in ((before, False), *((family, True) for family in after)):
         maps = Path(f"/proc/{family.executor.pid}/maps").read_text()
         # A part of what claude-agent-sdk needs, and agor does not.
         assert ("pydantic_core" in maps) == there
-    peer = await unix.connect(folder / "spare.sock", Routes())
+    assert (folder / "log").read_bytes().count(b"imported_ahead") == 1
+    peer = await unix.connect(folder / "next.sock", Routes())
     await peer.call(PING, Nothing(), timeout=PATIENCE)
     await peer.close()
 

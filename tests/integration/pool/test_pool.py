@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from tests.integration.pool.side import (
-    PATIENCE,
     claim,
     left_in,
     open_files,
@@ -18,12 +19,10 @@ from tests.integration.pool.side import (
     soon,
     tree_of,
 )
-from tests.integration.pool.test_deaths import family_of
 
+from agor.daemon.pool.folders import ExecutorFolder
 from agor.daemon.pool.settings import Claim, PoolSettings
 from agor.errors import AgorError, BadInput, Disconnected, ExecutorFailed, PoolClosed, PoolExhausted
-from agor.linux import family, send
-from agor.protocol.launching import Process
 from agor.protocol.limits import ResourceLimits
 
 
@@ -261,25 +260,27 @@ async def test_sockets_are_where_the_template_says(folder: Path):
     assert list((folder / "mine").iterdir()) == []
 
 
-async def test_an_executor_that_gives_no_first_answer_in_time_is_given_up(folder: Path):
+async def test_an_executor_that_gives_no_first_answer_in_time_is_given_up(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+):
+    create = ExecutorFolder.create
+
+    def deaf(self: ExecutorFolder, ours: ExitStack) -> list[int]:
+        """Hand over another socket than the one that is connected to, which nobody serves."""
+        listener, *rest = create(self, ours)
+        served = ours.enter_context(socket.socket(socket.AF_UNIX))
+        served.bind("")
+        served.listen()
+        kept.callback(os.close, os.dup(listener))
+        return [served.fileno(), *rest]
+
     async with pool_in(folder, connection_timeout=0.3, stop_timeout=0.3) as (pool, side):
         first = await soon(pool.acquire(claim("first")))
-        (link,) = pool._parts.launchers._links.values()
-        hello = await link.greet(PATIENCE)
-        known = {hello.process.pid, *tree_of(first), family_of(pool, "first").keeper.pid}
-        spares: list[Process] = []
-        async with asyncio.timeout(PATIENCE):
-            # The next one and its keeper are forked ahead and wait, and a keeper for the one after.
-            while len(spares) < 3:
-                await asyncio.sleep(0.005)
-                spares = [each for each in family([hello.process]) if each.pid not in known]
-        for spare in spares:
-            send(spare, signal.SIGSTOP)
-        with pytest.raises(AgorError):
-            await soon(pool.acquire(claim("second")))
+        with ExitStack() as kept, monkeypatch.context() as patched:
+            patched.setattr(ExecutorFolder, "create", deaf)
+            with pytest.raises(AgorError):
+                await soon(pool.acquire(claim("second")))
         assert side.endings[-1].session_id == "second"
         assert side.endings[-1].survivors == 0
         assert await first.is_healthy()
-        for spare in spares:
-            send(spare, signal.SIGCONT)
     assert left_in(folder) == []

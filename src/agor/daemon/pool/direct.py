@@ -204,6 +204,11 @@ class DirectExecutors:
             for seat in self._seats.values()
         ]
 
+    @property
+    def spares(self) -> int:
+        """How many were started ahead: here a start costs nothing."""
+        return 0
+
     async def close(self, *, drain: bool) -> None:
         """End them all: nobody could take them back."""
         del drain

@@ -68,7 +68,7 @@ def check(identity: UnixIdentity) -> None:
         return
     if shutil.which("sudo") is None:
         raise refusal(identity, "there is no sudo on this machine (apt-get install sudo)")
-    _, *tail = launcher_command(identity, ["--spares", "1"])
+    _, *tail = launcher_command(identity, ["--orphan-timeout-ms", "1"])
     command = ["sudo", "-n", "-l", *tail[1:3], *tail[4:]]
     try:
         done = subprocess.run(

@@ -29,7 +29,7 @@ from agor.environments.launching import (
 from agor.errors import AgorError, Disconnected, LauncherFailed, TimedOut
 from agor.linux import send
 from agor.protocol.forms import Nothing
-from agor.protocol.launching import RETIRE
+from agor.protocol.launching import RETIRE, Process
 from agor.protocol.validation import Method
 
 P = TypeVar("P")
@@ -56,6 +56,8 @@ class Launchers:
         self._links: dict[str, LauncherLink] = {}
         self._starting: dict[str, asyncio.Lock] = {}
         self._watches: set[asyncio.Task[None]] = set()
+        #: Those that were sent away, and are not replaced when they are gone.
+        self._leaving: set[LauncherLink] = set()
         #: Those that we started ourselves and have not seen the end of.
         self._processes: list[tuple[str, subprocess.Popen[bytes]]] = []
 
@@ -75,6 +77,9 @@ class Launchers:
     async def _replace_when_gone(self, identity: UnixIdentity, link: LauncherLink) -> None:
         """Start another if one dies, before it is needed: it also ends what lost its keeper."""
         await link.wait_closed()
+        if link in self._leaving:
+            self._leaving.discard(link)
+            return
         log.warning("launcher_gone", user=identity.name)
         for attempt in range(1, _ATTEMPTS + 1):
             await asyncio.sleep(attempt * _RESTART_PAUSE)
@@ -84,6 +89,11 @@ class Launchers:
                 log.error("launcher_not_replaced", user=identity.name, why=str(error))
             else:
                 return
+
+    def process_of(self, identity: UnixIdentity) -> Process | None:
+        """Tell which process an identity's launcher is now, if there is one."""
+        link = self._links.get(identity.name)
+        return link.process if link is not None and link.open else None
 
     async def ask(
         self, identity: UnixIdentity, method: Method[P, R], params: P, *, timeout: float
@@ -101,6 +111,18 @@ class Launchers:
                 if attempt == _ATTEMPTS:
                     raise
         raise AssertionError("the last attempt returns or raises")
+
+    async def send_away(self, identity: UnixIdentity) -> None:
+        """Have a launcher end, once nothing that it started is left; who needs one starts another.
+
+        One that is asked for something before that goes on as it was, and ends later.
+        """
+        link = self._links.get(identity.name)
+        if link is not None and link.open and link not in self._leaving:
+            self._leaving.add(link)
+            log.info("launcher_sent_away", user=identity.name)
+            with contextlib.suppress(AgorError):
+                await link.call(RETIRE, Nothing(), timeout=_END_TIMEOUT)
 
     def give_up(self, link: LauncherLink) -> None:
         """Do without a launcher that hangs; it is killed, lest it does it later after all."""
@@ -133,10 +155,7 @@ class Launchers:
     async def _start(self, identity: UnixIdentity) -> LauncherLink:
         await asyncio.to_thread(check, identity)
         path, errors = self._path(identity), self._path(identity).with_suffix(".log")
-        arguments = [
-            "--spares", str(self._settings.spare_executors),
-            "--orphan-timeout-ms", str(int(self._settings.orphan_timeout * 1000)),
-        ]  # fmt: skip
+        arguments = ["--orphan-timeout-ms", str(int(self._settings.orphan_timeout * 1000))]
         if self._settings.agents_folder is not None:
             arguments += ["--agents-folder", str(self._settings.agents_folder)]
         with bind_control(path) as listener:
@@ -190,7 +209,8 @@ class Launchers:
         for name, process in list(self._processes):
             if process.poll() is not None:
                 self._processes.remove((name, process))
-                log.warning("launcher_died", user=name, exit_code=process.returncode)
+                if process.returncode != 0:
+                    log.warning("launcher_died", user=name, exit_code=process.returncode)
 
     def _stop_watching(self) -> None:
         for watch in self._watches:

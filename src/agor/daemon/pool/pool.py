@@ -4,7 +4,7 @@ A seat is a session with its tasks, or one terminal: what has an executor to its
 
 Invariants:
 - concurrent claims of one seat share one executor;
-- at most `max_executors` exist, those that start and those that stop included;
+- at most `max_executors` exist, those that start and those that stop included, spares not;
 - every claim ends in an executor or in an error that says why, and a cancelled one leaves no trace.
 """
 
@@ -28,7 +28,8 @@ from agor.daemon.pool.parts import Parts
 from agor.daemon.pool.places import Places
 from agor.daemon.pool.pooled import PooledExecutor
 from agor.daemon.pool.records import Records
-from agor.daemon.pool.settings import Claim, PoolSettings
+from agor.daemon.pool.settings import NOBODY, Claim, PoolSettings
+from agor.daemon.pool.spares import Spares
 from agor.daemon.pool.states import WARM, Happening, State
 from agor.daemon.pool.take_back import TakenBack, take_back
 from agor.environments.identity import UnixIdentity
@@ -68,10 +69,11 @@ class Pool:
         on_end: Callable[[Ending], None] = lambda _: None,
     ) -> None:
         folders = Folders(settings)
+        launchers = Launchers(settings, folders)
         self._parts = Parts(
-            settings, host, records, folders, Launchers(settings, folders),
-            probe(settings.runtime), daemon_id,
-        )  # fmt: skip
+            settings, host, records, folders, launchers, probe(settings.runtime), daemon_id
+        )
+        self._spares = Spares(settings.spare_executors, launchers, self._make_spare)
         self._settings = settings
         self._on_end = on_end
         self._seats: dict[str, _Seat] = {}
@@ -129,7 +131,10 @@ class Pool:
         await self._open.wait()
         while True:
             self._refuse_if_closed()
-            seat = self._seats.get(claim.seat) or self._take_seat(claim, identity)
+            # Spares may all be of one kind, and no good: the second time it is a fresh start.
+            seat = self._seats.get(claim.seat) or self._take_seat(
+                claim, identity, spare=not failures
+            )
             try:
                 pooled = await self._wait_for(seat)
             except Disconnected as error:
@@ -237,11 +242,16 @@ class Pool:
             for each in self.executors()
         ]
 
+    @property
+    def spares(self) -> int:
+        """How many were started ahead, and are nobody's yet."""
+        return self._spares.count
+
     # ── seats and places ─────────────────────────────────────────────────────────────────────
 
-    def _take_seat(self, claim: Claim, identity: UnixIdentity) -> _Seat:
+    def _take_seat(self, claim: Claim, identity: UnixIdentity, *, spare: bool) -> _Seat:
         seat = self._seats[claim.seat] = _Seat(claim, identity)
-        seat.coming = asyncio.create_task(self._bring(seat))
+        seat.coming = asyncio.create_task(self._bring(seat, may_be_spare=spare))
         # In a callback: a task that is cancelled before its first step cannot clean up itself.
         seat.coming.add_done_callback(lambda _: self._forget_if_empty(seat))
         return seat
@@ -272,18 +282,25 @@ class Pool:
             if seat.wanted == 0 and not seat.coming.done():
                 seat.coming.cancel()
 
-    async def _bring(self, seat: _Seat) -> PooledExecutor:
-        """Wait for a place and start an executor in it."""
+    async def _bring(self, seat: _Seat, *, may_be_spare: bool) -> PooledExecutor:
+        """Wait for a place, and have an executor in it: a spare, or else one that is started."""
         await self._places.take(seat.claim.user_id)
         try:
-            executor_id = secrets.token_hex(ID_LENGTH // 2)
-            pooled = PooledExecutor(executor_id, seat.claim, seat.identity, self._parts)
+            spare = self._spares.take(seat.identity) if may_be_spare else None
+            pooled = spare or self._make(seat.claim, seat.identity)
         except BaseException:
             self._places.give()
             raise
         self._settle(seat, pooled)
-        await pooled.start()
+        await (pooled.start() if spare is None else spare.give_to(seat.claim))
         return pooled
+
+    def _make(self, claim: Claim, identity: UnixIdentity) -> PooledExecutor:
+        executor_id = secrets.token_hex(ID_LENGTH // 2)
+        return PooledExecutor(executor_id, claim, identity, self._parts)
+
+    def _make_spare(self, identity: UnixIdentity) -> PooledExecutor:
+        return self._make(NOBODY, identity)
 
     def _settle(self, seat: _Seat, pooled: PooledExecutor) -> None:
         seat.pooled = pooled
@@ -303,10 +320,13 @@ class Pool:
 
     def _make_room(self) -> None:
         """End idle executors for those who wait, the longest unused first."""
-        idle = sorted(
-            (each for each in self.executors() if each.state is State.IDLE),
-            key=lambda each: each.last_used,
-        )
+        idle = [
+            seat.pooled
+            for seat in self._seats.values()
+            # Somebody may be about to have it.
+            if seat.pooled is not None and seat.pooled.state is State.IDLE and not seat.wanted
+        ]
+        idle.sort(key=lambda each: each.last_used)
         for pooled in idle[: max(0, self._places.waiting - len(self._making_room))]:
             self._making_room.add(pooled)
             self._begin(pooled.begin_stop("others wait for its place"))
@@ -350,6 +370,7 @@ class Pool:
         starting = [seat.coming for seat in self._seats.values() if not seat.coming.done()]
         if starting:
             await asyncio.wait(starting)
+        await self._spares.close()
         if drain:
             stops = [pooled.stop("the daemon is shutting down") for pooled in self.executors()]
             await asyncio.gather(*stops)

@@ -1,7 +1,7 @@
 """One executor of the pool, from its start to a verified end.
 
 Invariants:
-- a record is saved before it gets any work, and removed after nothing of it is left;
+- a record is saved before it is given to somebody, and removed after nothing of it is left;
 - `ended` is set once, whoever ended it, and by then its processes, socket, folder and cgroup are
   gone, or counted as survivors.
 """
@@ -10,41 +10,30 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import time
-from collections.abc import Coroutine
 
 import structlog
 
 from agor.daemon.pool.ending import UNKNOWN, Ending, ending
+from agor.daemon.pool.keeper_watch import KeeperWatch
 from agor.daemon.pool.ladder import Ladder
 from agor.daemon.pool.limits import explain_death
 from agor.daemon.pool.parts import Parts
 from agor.daemon.pool.records import ExecutorRecord
-from agor.daemon.pool.settings import Claim
-from agor.daemon.pool.states import WARM, Happening, State, after
+from agor.daemon.pool.settings import NOBODY, Claim
+from agor.daemon.pool.states import Happening, State, after
+from agor.daemon.pool.vigil import Vigil
 from agor.environments.identity import UnixIdentity
 from agor.environments.launching import LauncherLink
-from agor.errors import AgorError, Disconnected, ExecutorFailed, SocketUnusable, TimedOut
+from agor.errors import Disconnected, ExecutorFailed, SocketUnusable, TimedOut
 from agor.execution import ExecutionEnvironment
-from agor.linux import is_alive
-from agor.protocol.launching import (
-    SPAWN,
-    Family,
-    Process,
-    SpawnParams,
-)
+from agor.protocol.launching import SPAWN, Family, SpawnParams
 from agor.rpc import Limits, Peer, Routes, unix
 
 log = structlog.get_logger("agor.pool")
 
 #: Seconds for the launcher to fork, on a busy machine.
 _SPAWN_TIMEOUT = 10.0
-#: Seconds in which the end of a lost connection's executor should be heard of.
-_NEWS = 2.0
-_RECONNECT_PAUSE = 0.1
-#: Seconds between two looks at a keeper that cannot be watched.
-_LOOK_INTERVAL = 0.25
 #: Seconds in which the last that a dead executor sent must have been read.
 _LAST_WORDS = 0.5
 
@@ -70,12 +59,19 @@ class PooledExecutor:
         )
         self._family: Family | None = None
         self._cgroup = parts.backend.open(executor_id)
-        self._pidfd: int | None = None
-        self._keeper_gone = asyncio.Event()
+        # Nobody asked for it: it has ended by itself, or was killed.
+        self._keeper = KeeperWatch(lambda: self.begin_stop(None))
         self._stopping: asyncio.Task[Ending] | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._vigil = Vigil(self, self._keeper.gone, parts.settings)
         self.ended: asyncio.Future[Ending] = asyncio.get_running_loop().create_future()
-        self.log = log.bind(executor=executor_id, session=claim.session_id, user=identity.name)
+        self.log = log.bind(executor=executor_id, user=identity.name)
+        if not self.is_spare:
+            self.log = self.log.bind(session=claim.session_id)
+
+    @property
+    def is_spare(self) -> bool:
+        """Whether it was started ahead, and is nobody's yet."""
+        return self.claim is NOBODY
 
     @property
     def started_at(self) -> float:
@@ -96,12 +92,39 @@ class PooledExecutor:
             self.reason = self.reason or "it did not start"
             await asyncio.shield(self.stop(self.reason))
             told = self.ended.result()
+            if isinstance(error, asyncio.CancelledError):
+                raise
             if isinstance(error, OSError) and not isinstance(error, TimeoutError):
                 raise ExecutorFailed(f"no executor could be started: {error}") from error
             if told.explanation is not None or isinstance(error, TimeoutError | SocketUnusable):
                 raise told.error() from error
             raise
         self._go()
+
+    async def give_to(self, claim: Claim) -> None:
+        """Make a spare somebody's; raises `Disconnected` if it is no good any more."""
+        self.claim, self._started_at, self.last_used = claim, time.time(), time.monotonic()
+        self.log = self.log.bind(session=claim.session_id)
+        work = [asyncio.create_task(self._show_life()), asyncio.create_task(self._record())]
+        try:
+            await asyncio.gather(*work)
+            self._refuse_the_dead()
+        except BaseException:
+            # Not before it is known what became of the record: it must not come after the end.
+            for each in work:
+                each.cancel()
+            await asyncio.gather(*work, return_exceptions=True)
+            await asyncio.shield(self.stop("it could not be given to anybody"))
+            raise
+        self.happen(Happening.GIVEN)
+        self._vigil.limit_time()
+        self.log.info("spare_given")
+
+    async def _show_life(self) -> None:
+        if not await self.environment.is_healthy(self._parts.settings.connection_timeout):
+            if self.state is State.SPARE and self.environment.connected:
+                self.happen(Happening.SILENT)
+            raise Disconnected("it was started ahead, and does not answer any more")
 
     async def adopt(self, family: Family, started_at: float) -> None:
         """Take one back that an earlier daemon started."""
@@ -123,12 +146,10 @@ class PooledExecutor:
             raise Disconnected("it died after its first answer")
 
     def _go(self) -> None:
-        self.happen(Happening.READY)
-        self._begin(self._follow_connection())
-        self._begin(self._follow_health())
-        wall_time = self._parts.settings.limits.wall_time
-        if wall_time is not None:
-            self._begin(self._end_after(wall_time))
+        self.happen(Happening.READY_AHEAD if self.is_spare else Happening.READY)
+        self._vigil.begin()
+        if not self.is_spare:
+            self._vigil.limit_time()
 
     async def _come_up(self) -> None:
         """Have it started and recorded, and greet it meanwhile: its socket listens before it is."""
@@ -145,14 +166,17 @@ class PooledExecutor:
                 family = await self._spawn(link, prepared.rlimits, fds)
                 # What is left is the executor's: if it dies now, who connected hears of it.
                 ours.close()
-                await self._record(family)
+                self.folder.write_family(family)
+                if not self.is_spare:
+                    await self._record()
                 await asyncio.wait_for(greeting, patience)
             except BaseException:
                 greeting.cancel()
                 await asyncio.gather(greeting, return_exceptions=True)
                 raise
         self._refuse_the_dead()
-        self.log.info("executor_started", pid=family.executor.pid, limits=prepared.achieved)
+        what = "spare_started" if self.is_spare else "executor_started"
+        self.log.info(what, pid=family.executor.pid, limits=prepared.achieved)
 
     async def _spawn(
         self, link: LauncherLink, rlimits: tuple[tuple[int, int], ...], fds: list[int]
@@ -173,8 +197,8 @@ class PooledExecutor:
         self._watch(family)
         return family
 
-    async def _record(self, family: Family) -> None:
-        self.folder.write_family(family)
+    async def _record(self) -> None:
+        assert self._family is not None, "it was started"
         await self._parts.records.save(
             ExecutorRecord(
                 executor_id=self.executor_id,
@@ -183,7 +207,7 @@ class PooledExecutor:
                 unix_user=self.identity.name,
                 started_at=self._started_at,
                 terminal_id=self.claim.terminal_id,
-                family=family,
+                family=self._family,
             )
         )
 
@@ -195,70 +219,8 @@ class PooledExecutor:
     # ── watching ─────────────────────────────────────────────────────────────────────────────
 
     def _watch(self, family: Family) -> None:
-        """Hear of the keeper's end, whoever is its parent."""
         self._family = family
-        try:
-            self._pidfd = os.pidfd_open(family.keeper.pid)
-        except ProcessLookupError:
-            self._on_keeper_gone()
-            return
-        except OSError as error:
-            # Out of descriptors, it may be. It runs, and somebody must see its end.
-            self.log.warning("watched_by_looking", why=error.strerror)
-            self._begin(self._look_at(family.keeper))
-            return
-        asyncio.get_running_loop().add_reader(self._pidfd, self._on_keeper_gone)
-        if not is_alive(family.keeper):
-            self._on_keeper_gone()
-
-    async def _look_at(self, keeper: Process) -> None:
-        while is_alive(keeper):  # noqa: ASYNC110 - there is no event of it
-            await asyncio.sleep(_LOOK_INTERVAL)
-        self._on_keeper_gone()
-
-    def _on_keeper_gone(self) -> None:
-        if self._pidfd is not None:
-            asyncio.get_running_loop().remove_reader(self._pidfd)
-            os.close(self._pidfd)
-            self._pidfd = None
-        self._keeper_gone.set()
-        # Nobody asked for it: it has ended by itself, or was killed.
-        self.begin_stop(None)
-
-    async def _follow_connection(self) -> None:
-        """Connect again after a cut; an executor that cannot be reached is lost."""
-        while self.state in WARM:
-            ended = await self.environment.wait_disconnected()
-            if self.state not in WARM or self._keeper_gone.is_set():
-                return
-            try:
-                await self.environment.reconnect(self._parts.settings.connection_timeout)
-                self.log.info("reconnected", why=ended.message)
-                # One that hangs up again and again must not keep us busy.
-                await asyncio.sleep(_RECONNECT_PAUSE)
-            except (AgorError, OSError) as error:
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._keeper_gone.wait(), _NEWS)
-                self.begin_stop(f"its connection was lost ({error})")
-                return
-
-    async def _follow_health(self) -> None:
-        """A busy executor still answers; one that does not, and lives, hangs."""
-        settings = self._parts.settings
-        while self.state in WARM:
-            await asyncio.sleep(settings.ping_interval)
-            if self.state not in WARM or not self.environment.connected:
-                continue
-            if await self.environment.is_healthy(settings.ping_timeout):
-                continue
-            if self.state in WARM and self.environment.connected:
-                self.happen(Happening.SILENT)
-                self.log.warning("executor_hangs", silent_for=settings.ping_timeout)
-                self.begin_stop(f"it did not answer for {settings.ping_timeout:g} s")
-
-    async def _end_after(self, wall_time: float) -> None:
-        await asyncio.sleep(max(0.0, self._started_at + wall_time - time.time()))
-        self.begin_stop(f"it ran for {wall_time:g} s (execution.limits.wall_time)")
+        self._keeper.begin(family.keeper)
 
     # ── the end ──────────────────────────────────────────────────────────────────────────────
 
@@ -282,7 +244,7 @@ class PooledExecutor:
 
     async def _stop(self, *, hung: bool) -> Ending:
         ladder = Ladder(
-            self._parts, self.identity, self.environment, self._keeper_gone, self._family,
+            self._parts, self.identity, self.environment, self._keeper.gone, self._family,
             self._cgroup,
         )  # fmt: skip
         try:
@@ -293,8 +255,7 @@ class PooledExecutor:
         return await self._conclude(survivors)
 
     async def _conclude(self, survivors: int) -> Ending:
-        for task in self._tasks:
-            task.cancel()
+        self._vigil.end()
         await self._hear_it_out()
         report = self.folder.read_report()
         told = ending(
@@ -307,16 +268,14 @@ class PooledExecutor:
             stderr_tail=self.folder.log_tail(),
             survivors=survivors,
         )
-        if self._pidfd is not None:
-            asyncio.get_running_loop().remove_reader(self._pidfd)
-            os.close(self._pidfd)
-            self._pidfd = None
+        self._keeper.close()
         try:
             if self._cgroup is not None:
                 await self._cgroup.remove()
             if survivors == 0:
                 self.folder.remove()
-            await self._parts.records.ended(told)
+            if not self.is_spare:
+                await self._parts.records.ended(told)
         except Exception:
             # The next daemon cleans up; whoever waits for this end must not wait for that.
             self.log.exception("not_cleaned_up")
@@ -335,14 +294,5 @@ class PooledExecutor:
 
     def detach(self) -> None:
         """Leave it running, for the daemon that comes after us."""
-        for task in self._tasks:
-            task.cancel()
-        if self._pidfd is not None:
-            asyncio.get_running_loop().remove_reader(self._pidfd)
-            os.close(self._pidfd)
-            self._pidfd = None
-
-    def _begin(self, work: Coroutine[object, object, None]) -> None:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._vigil.end()
+        self._keeper.close()

@@ -77,3 +77,7 @@ class Claim:
     def seat(self) -> str:
         """Name what has the executor to itself: a terminal, or else a session with its tasks."""
         return self.terminal_id or self.session_id
+
+
+#: The claim to an executor that was started ahead: there is none yet.
+NOBODY = Claim(session_id="", user_id="")

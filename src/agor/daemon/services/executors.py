@@ -48,5 +48,9 @@ class Executors(Protocol):
     def describe(self) -> list[ExecutorInfo]:
         """List those there are."""
 
+    @property
+    def spares(self) -> int:
+        """How many were started ahead, and are nobody's yet."""
+
     async def close(self, *, drain: bool) -> None:
         """Take no more claims; end them, or leave them for the daemon after us."""

@@ -13,7 +13,7 @@ from agor.daemon.services.people.people import People, principal
 from agor.daemon.services.principal import Principal
 from agor.daemon.store import executors
 from agor.daemon.store.base import Store, Write
-from agor.errors import NotFound
+from agor.errors import NotFound, StoreError
 
 
 class StoreRecords:
@@ -35,8 +35,13 @@ class StoreRecords:
             unix_user=record.unix_user,
             pid=record.family.executor.pid,
         )
-        await self._store.commit(Write([executors.insert(record)], records=[started]))
+        # Before: a commit goes on when its caller is cancelled, and its end is to be noted then.
         self._known[record.executor_id] = record
+        try:
+            await self._store.commit(Write([executors.insert(record)], records=[started]))
+        except StoreError:
+            del self._known[record.executor_id]
+            raise
 
     async def ended(self, ending: Ending) -> None:
         """Forget one of which nothing is left."""

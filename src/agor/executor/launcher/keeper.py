@@ -20,7 +20,7 @@ from typing import NoReturn
 
 import msgspec
 
-from agor.executor.launcher.child import run_plan, run_spare
+from agor.executor.launcher.child import run_plan
 from agor.executor.launcher.descriptors import keep_only
 from agor.executor.launcher.plan import Plan, make_executor
 from agor.executor.launcher.rehearsal import rehearse_plan
@@ -32,8 +32,6 @@ LOG_BYTES = 256 * 1024
 _CHUNK = 64 * 1024
 #: Seconds to end what the executor left behind.
 _SWEEP = 5.0
-#: Tells a keeper to fork its executor now, which will get its task over a line of its own.
-AHEAD = b"ahead"
 #: Changed by the launcher; an executor begins with none of its handlers.
 _SIGNALS = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
@@ -83,10 +81,7 @@ class _Keeper:
         packet, fds, _, _ = socket.recv_fds(self._launcher, MAX_PACKET, 64)
         if not packet:
             os._exit(0)  # The launcher is gone or wants no more of us.
-        if packet == AHEAD:
-            self._keep_spare(fds[0])
-        else:
-            self._keep_at_work(packet, fds)
+        self._fork(packet, fds)
         self._launcher.close()
         self._watch()
         left_behind = self._sweep()
@@ -95,7 +90,7 @@ class _Keeper:
         self._tell_end(left_behind)
         os._exit(0)
 
-    def _keep_at_work(self, packet: bytes, fds: list[int]) -> None:
+    def _fork(self, packet: bytes, fds: list[int]) -> None:
         listener, self._log, self._report, *groups = fds
         plan = Plan(packet, listener, groups, self._ahead)
         plan.put_mark()
@@ -104,19 +99,6 @@ class _Keeper:
             run_plan(plan, self._errors_writer)
         self._tell_birth()
         plan.close()
-
-    def _keep_spare(self, line: int) -> None:
-        self._executor = os.fork()
-        if self._executor == 0:
-            run_spare(line, self._errors_writer)
-        os.close(line)
-        self._tell_birth()
-        _, fds, _, _ = socket.recv_fds(self._launcher, 1, 2)
-        if len(fds) == 2:
-            self._log, self._report = fds
-        else:
-            # Nobody needs it any more.
-            os.kill(self._executor, signal.SIGKILL)
 
     def _tell_birth(self) -> None:
         # Without a launcher it is looked after all the same.

@@ -1,4 +1,4 @@
-"""The launcher's loop: packets from the daemon, children that ended, spares to fork ahead.
+"""The launcher's loop: packets from the daemon, children that ended, a keeper to fork ahead.
 
 It is one thread without an event loop, so that it can be forked at any time. It holds no key and
 no state worth saving: the keepers go on without it, and another launcher can signal them.
@@ -32,6 +32,7 @@ from agor.protocol.launching import (
     COUNT_FAMILY,
     FIND_FAMILY,
     HELLO,
+    IMPORT_AHEAD,
     RETIRE,
     SIGNAL_FAMILY,
     SPAWN,
@@ -51,12 +52,10 @@ log = structlog.get_logger("agor.launcher")
 
 #: Daemons come one after the other; two at once only while one takes over from another.
 _MAX_CONNECTIONS = 8
-#: Milliseconds without a request before spares are forked.
+#: Milliseconds without a request before a keeper is forked ahead.
 _QUIET = 20.0
-#: Milliseconds without a request before the agents' libraries are imported.
-_LONG_QUIET = 3000.0
-#: Seconds before it is tried again if a spare cannot be forked.
-_SPARE_PAUSE = 1.0
+#: Seconds before it is tried again if it cannot be forked.
+_RETRY_PAUSE = 1.0
 #: Lives of executors that are rehearsed before the first is forked.
 _REHEARSALS = 10
 
@@ -67,7 +66,7 @@ _ALLOWED = frozenset(
 )
 
 
-def launch(spares: int, orphan_timeout: float) -> int:
+def launch(orphan_timeout: float) -> int:
     """Run until the daemon sends us away, or none has been there for long enough."""
     try:
         listener = inherit(0)
@@ -78,7 +77,7 @@ def launch(spares: int, orphan_timeout: float) -> int:
     _be_at_home()
     logs.configure("info", "json")
     warm_up()
-    launcher = Launcher(listener, spares, orphan_timeout)
+    launcher = Launcher(listener, orphan_timeout)
     log.info("launcher_ready", pid=os.getpid(), user=launcher.user, uid=os.getuid())
     launcher.run()
     log.info("launcher_ended")
@@ -112,16 +111,17 @@ def _be_at_home() -> None:
 class Launcher:
     """What the daemon may ask of a launcher."""
 
-    def __init__(self, listener: socket.socket, spares: int, orphan_timeout: float) -> None:
+    def __init__(self, listener: socket.socket, orphan_timeout: float) -> None:
         self.user = pwd.getpwuid(os.getuid()).pw_name
         listener.setblocking(False)
         self._listener = listener
         self._allowed = {0, peer_uid(listener)}
         self._orphan_timeout = orphan_timeout
         self._connections: dict[int, Connection] = {}
-        self._offspring = Offspring(spares)
+        self._offspring = Offspring()
         self._handlers: Handlers = {
             HELLO.name: (ParamsReader(Nothing), self._hello),
+            IMPORT_AHEAD.name: (ParamsReader(Nothing), self._import_ahead),
             SPAWN.name: (ParamsReader(SpawnParams), self._spawn),
             FIND_FAMILY.name: (ParamsReader(FindParams), self._find),
             SIGNAL_FAMILY.name: (ParamsReader(SignalParams), self._signal),
@@ -130,7 +130,7 @@ class Launcher:
         }
         self._retiring = False
         self._imported_ahead = False
-        self._no_spares_before = 0.0
+        self._no_fork_before = 0.0
         self._alone_since = time.monotonic()
         self._wake, wake = socket.socketpair()
         for end in (self._wake, wake):
@@ -148,7 +148,7 @@ class Launcher:
         poll.register(self._wake.fileno(), select.POLLIN)
         while not self._done():
             ready = poll.poll(self._patience())
-            if not ready and not self._retiring:
+            if not ready and self._offspring.wants_keeper and not self._retiring:
                 # Not while there is something else to do: whoever was just started needs the time.
                 self._get_ahead()
             for fd, events in ready:
@@ -163,45 +163,27 @@ class Launcher:
                     poll.unregister(fd)
                     self._connections.pop(fd).close()
                     self._alone_since = time.monotonic()
-        self._offspring.dismiss_spares()
+        self._offspring.dismiss_keeper()
 
     def _get_ahead(self) -> None:
         """Do what makes the next start fast."""
-        if not self._offspring.wants_more:
-            self._import_ahead()
-        elif time.monotonic() >= self._no_spares_before:
+        if time.monotonic() >= self._no_fork_before:
             try:
-                self._offspring.fill_up()
+                self._offspring.fork_ahead()
                 self._rehearse()
             except (OSError, AgorError) as error:
-                log.warning("no_spare", why=str(error))
-                self._no_spares_before = time.monotonic() + _SPARE_PAUSE
-
-    def _import_ahead(self) -> None:
-        """Import the agents' libraries. It takes a second, which no start should have to wait for.
-
-        The spares have none of it, and are replaced.
-        """
-        if self._imported_ahead or not self._connections:
-            return
-        self._imported_ahead = True
-        began = time.monotonic()
-        import_ahead()
-        gc.collect()
-        gc.freeze()
-        self._offspring.dismiss_spares()
-        log.info("imported_ahead", seconds=round(time.monotonic() - began, 3))
+                log.warning("no_keeper_ahead", why=str(error))
+                self._no_fork_before = time.monotonic() + _RETRY_PAUSE
 
     def _rehearse(self) -> None:
-        """Play what comes next, a start: with a spare, and with a keeper only."""
-        for ahead in (False, True):
-            near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            with far, self._offspring.pretending(ahead=ahead):
-                fds = [far.fileno()] * SPAWN_DESCRIPTORS
-                socket.send_fds(far, [b"%b%b}" % (SPAWN.opening(0), TASK)], fds)
-                connection = Connection(near)
-                self._serve(connection)
-                connection.close()
+        """Play what comes next, a start."""
+        near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with far, self._offspring.pretending():
+            fds = [far.fileno()] * SPAWN_DESCRIPTORS
+            socket.send_fds(far, [b"%b%b}" % (SPAWN.opening(0), TASK)], fds)
+            connection = Connection(near)
+            self._serve(connection)
+            connection.close()
 
     def _done(self) -> bool:
         if self._offspring.families:
@@ -213,10 +195,8 @@ class Launcher:
 
     def _patience(self) -> float | None:
         """Milliseconds after which to look again whether anybody needs us."""
-        if self._offspring.wants_more and not self._retiring:
-            return max(_QUIET, (self._no_spares_before - time.monotonic()) * 1000)
-        if self._connections and not self._imported_ahead and not self._retiring:
-            return _LONG_QUIET
+        if self._offspring.wants_keeper and not self._retiring:
+            return max(_QUIET, (self._no_fork_before - time.monotonic()) * 1000)
         if self._connections or self._offspring.families:
             return None
         lonely = time.monotonic() - self._alone_since
@@ -245,7 +225,6 @@ class Launcher:
             return False
         with request:
             answer(connection, request, self._handlers)
-            self._offspring.settle()
         return True
 
     def _hello(self, _: Nothing, __: list[int]) -> HelloResult:
@@ -258,6 +237,22 @@ class Launcher:
             uid=os.getuid(),
             process=own,
         )
+
+    def _import_ahead(self, _: Nothing, __: list[int]) -> Nothing:
+        """Import the agents' libraries, once. The keeper that waits has none of it, and goes."""
+        if not self._imported_ahead:
+            self._imported_ahead = True
+            began = time.monotonic()
+            try:
+                import_ahead()
+            except Exception:
+                # Who needs it tries again, and says what is wrong.
+                log.exception("not_imported_ahead")
+            gc.collect()
+            gc.freeze()
+            self._offspring.dismiss_keeper()
+            log.info("imported_ahead", seconds=round(time.monotonic() - began, 3))
+        return Nothing()
 
     def _find(self, params: FindParams, _: list[int]) -> Found:
         return Found(family=self._offspring.families.get(params.executor_id))

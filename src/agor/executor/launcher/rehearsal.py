@@ -1,7 +1,7 @@
 """Rehearses the life of an executor: served, greeted, ended, all in one process.
 
 What is touched and made for the first time costs page faults and milliseconds. A rehearsal in the
-launcher has them behind before the fork, and one in a spare before its task arrives.
+launcher has them behind before the fork.
 """
 
 from __future__ import annotations
