@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from agor import linux
 from agor.protocol.api import FeedEvent, Message
 from agor.protocol.conversation import Conversation
 from agor.protocol.events import TaskResult
@@ -102,6 +103,15 @@ class Site:
         """Find the agent's own program, however many of it there are."""
         wanted = self.subject.program
         return {pid for pid, words in self.processes().items() if wanted in words}
+
+    async def kill_all(self) -> None:
+        """Kill all that runs in our home but the executors, and wait until it has ended."""
+        killed = [each for pid in self.processes() if (each := linux.process_of(pid)) is not None]
+        for process in killed:
+            linux.send(process, signal.SIGKILL)
+        async with asyncio.timeout(PATIENCE):
+            while any(linux.is_alive(process) for process in killed):
+                await asyncio.sleep(0.005)
 
     async def no_process_left(self) -> None:
         """Wait until nothing runs in our home; there is no event for that."""

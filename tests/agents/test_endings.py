@@ -157,7 +157,19 @@ async def test_a_program_that_is_killed_ends_its_turn_and_the_next_one_goes_on(s
         assert result.error is not None
         assert result.error.code == "agent_ended"
         result = await trial.prompt("What is my name?", [{"text": "Rosalind."}])
-        assert (result.status, trial.text()) == ("completed", "Rosalind.")
+        assert (result.status, result.error, trial.text()) == ("completed", None, "Rosalind.")
+    last = [call for call in site.model.requests if b"What is my name?" in call.body][-1]
+    assert b"My name is Rosalind." in last.body
+
+
+async def test_what_was_said_survives_a_program_that_is_killed_right_after_it(site: Site):
+    """A turn that we told as completed is in the agent's memory, whatever comes next."""
+    async with site.connected() as trial:
+        result = await trial.prompt("My name is Rosalind.", [{"text": "Pleased."}])
+        assert (result.status, result.error) == ("completed", None)
+        await site.kill_all()
+        result = await trial.prompt("What is my name?", [{"text": "Rosalind."}])
+        assert (result.status, result.error, trial.text()) == ("completed", None, "Rosalind.")
     last = [call for call in site.model.requests if b"What is my name?" in call.body][-1]
     assert b"My name is Rosalind." in last.body
 

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
+import signal
 import subprocess
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -28,8 +30,12 @@ _LONGEST_LINE = 64 * 1024 * 1024
 _TAIL = 4096
 #: The variable by which what a program has left behind is found.
 _MARK = "AGOR_PROGRAM"
+#: What terminals take for colours, and people who read an error for rubbish.
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 #: Seconds for a program to end by itself once its standard input is closed.
 _GRACE = 1.0
+#: Seconds between two looks at processes that are nobody's children of ours: they have no event.
+_LOOK_AGAIN = 0.01
 
 
 class Program(Group):
@@ -108,7 +114,7 @@ class Program(Group):
         how = f"ended ({describe_exit(await self.wait())})" if self.exited else "closed its output"
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(asyncio.shield(self._errors), _GRACE)
-        words = self._tail.decode(errors="replace").strip()
+        words = _COLOURS.sub("", self._tail.decode(errors="replace")).strip()
         return AgentEnded(f"{self._name} {how}" + (f": {words}" if words else ""))
 
     async def stop(self) -> None:
@@ -124,10 +130,22 @@ class Program(Group):
             self._transports[-1].close()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self.wait(), _GRACE)
+        if self.exited:
+            await self._let_others_end()
         await super().stop()
         await asyncio.to_thread(self._kill_rest, family)
         for transport in self._transports:
             transport.close()
+
+    async def _let_others_end(self) -> None:
+        """Let those that it left behind in its session save what they have to."""
+        others = await asyncio.to_thread(linux.session, self.pid)
+        for process in others:
+            linux.send(process, signal.SIGTERM)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_GRACE):
+                while any(linux.is_alive(each) for each in others):  # noqa: ASYNC110 - see above
+                    await asyncio.sleep(_LOOK_AGAIN)
 
     def _kill_rest(self, family: list[Process]) -> None:
         linux.kill_family([*family, *linux.marked(_MARK, self._mark)])

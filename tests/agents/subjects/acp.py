@@ -17,7 +17,8 @@ ACP = Subject(
     agentic_tool=(
         "acp:ANTHROPIC_API_KEY=${ANTHROPIC_API_KEY} "
         "ANTHROPIC_BASE_URL=${ANTHROPIC_API_KEY.base_url} "
-        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1 CLAUDE_CODE_MAX_RETRIES=2 claude-agent-acp"
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1 CLAUDE_CODE_MAX_RETRIES=2 "
+        "CLAUDE_CODE_EAGER_FLUSH=1 claude-agent-acp"
     ),
     credential="ANTHROPIC_API_KEY",
     model="sonnet",

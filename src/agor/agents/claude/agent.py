@@ -69,7 +69,7 @@ class ClaudeAgent(Agent):
         )
         talk = _talk(turn)
         conversation = self._conversation
-        if conversation is None or conversation.launch != launch:
+        if conversation is None or conversation.launch != launch or conversation.ended:
             await self.close()
             conversation = await self._open(launch, talk)
         await conversation.run(turn, talk)

@@ -27,8 +27,10 @@ class Connection(Transport):
     async def write(self, data: str) -> None:
         """Send a message; waits while the program does not read."""
         program = self._program
-        program.stdin.write(data.encode(errors="replace"))
         try:
+            if program.stdin.is_closing():
+                raise ConnectionResetError
+            program.stdin.write(data.encode(errors="replace"))
             await program.stdin.drain()
         except ConnectionError:
             raise await program.ended() from None

@@ -40,6 +40,7 @@ class Conversation:
     def __init__(self, launch: Launch, talk: Talk, program: Program) -> None:
         self.launch = launch
         self._talk = talk
+        self._program = program
         self._permissions = Permissions()
         options = ClaudeAgentOptions(
             can_use_tool=self._permissions.may_use,
@@ -52,6 +53,11 @@ class Conversation:
             forward_subagent_text=True,
         )
         self._client = ClaudeSDKClient(options, transport=Connection(program))
+
+    @property
+    def ended(self) -> bool:
+        """Whether the program is gone, for whatever reason."""
+        return self._program.exited
 
     async def open(self) -> None:
         """Wait until the program answers."""
