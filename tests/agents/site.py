@@ -21,10 +21,9 @@ from agor.protocol.conversation import Conversation
 from agor.protocol.events import TaskResult
 from agor.protocol.methods import RequestPermissionParams, RequestPermissionResult
 from agor.testing.model import ModelServer
-from tests.agents.nursery import start_warm
 from tests.agents.subjects.base import Step, Subject
 from tests.integration.daemon_side import Daemon, daemon, new_task_id
-from tests.integration.executor_process import ExecutorProcess
+from tests.integration.executor_process import ExecutorProcess, start_warm
 
 #: Seconds for anything an agent does; on a busy machine they are eight times slower than alone.
 PATIENCE = 90.0

@@ -18,9 +18,9 @@ from agor.errors import AgentFailed, InvalidParams
 from agor.protocol.api import Message
 from agor.protocol.events import TaskResult
 from agor.protocol.methods import RequestPermissionResult
-from tests.agents.nursery import start_warm
 from tests.agents.site import folded
 from tests.integration.daemon_side import Daemon, daemon
+from tests.integration.executor_process import start_warm
 
 ODD = Path(__file__).with_name("odd_acp_agent.py")
 WRITE = {

@@ -152,7 +152,7 @@ async def _run(daemon: DaemonProcess, duration: float, kills: int) -> tuple[Run,
 
 def run(duration: float, kills: int) -> bool:
     """Kill for so long and at least so often; tell whether all is well."""
-    with running_daemon(_SETTINGS) as daemon:
+    with running_daemon(_SETTINGS, cold=True) as daemon:
         chaos, faults = uvloop.run(_run(daemon, duration, kills))
         leaked = chaos.leaked()
         for what in (*faults.lost, *faults.duplicated, *(f"left behind: {it}" for it in leaked)):

@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 
 from tests.integration.processes import PATIENCE, Mark
+from tests.nursery import run_agor
 
 
 class Agor:
@@ -24,10 +25,8 @@ class Agor:
     def __call__(
         self, *arguments: str, given: str = "", cwd: Path | None = None
     ) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [self.command, *arguments], input=given, capture_output=True, text=True,
-            timeout=2 * PATIENCE, env=self.mark.env | self.env, cwd=cwd,
-        )  # fmt: skip
+        env = self.mark.env | self.env
+        return run_agor(*arguments, given=given, env=env, cwd=cwd, timeout=2 * PATIENCE)
 
     def done(self, *arguments: str, given: str = "", cwd: Path | None = None) -> str:
         """Run it, and expect that it succeeds; gives what it printed."""

@@ -12,6 +12,7 @@ import pytest
 
 from tests.integration.daemon.daemon_process import DaemonProcess, running_daemon
 from tests.integration.processes import PATIENCE
+from tests.nursery import run_agor
 
 Audit = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -23,15 +24,12 @@ def daemon() -> Iterator[DaemonProcess]:
 
 
 @pytest.fixture
-def audit(installed: Path, mark, daemon: DaemonProcess) -> Audit:
+def audit(mark, daemon: DaemonProcess) -> Audit:
     """Run it with these arguments, for the home of the daemon."""
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [installed / "agor", "audit", *arguments],
-            capture_output=True, text=True, timeout=PATIENCE, check=False,
-            env=mark.env | {"AGOR_HOME": str(daemon.home.folder)},
-        )  # fmt: skip
+        env = mark.env | {"AGOR_HOME": str(daemon.home.folder)}
+        return run_agor("audit", *arguments, env=env)
 
     return run
 

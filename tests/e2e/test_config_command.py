@@ -10,7 +10,7 @@ import pytest
 
 from agor.config.keys import KEYS
 from tests.e2e.terminal import terminal
-from tests.integration.processes import PATIENCE
+from tests.nursery import run_agor
 
 Config = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -21,18 +21,12 @@ def home(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def config(installed, mark, home) -> Config:
+def config(mark, home) -> Config:
     """Run it with these arguments, for a home of its own."""
 
     def run(*arguments: str, given: str = "", **env: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [installed / "agor", "config", *arguments],
-            input=given,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE,
-            env=mark.env | {"AGOR_HOME": str(home)} | env,
-        )
+        env = mark.env | {"AGOR_HOME": str(home)} | env
+        return run_agor("config", *arguments, given=given, env=env)
 
     return run
 

@@ -11,7 +11,8 @@ import pytest
 
 from tests.e2e.terminal import terminal
 from tests.integration.daemon.daemon_process import DaemonProcess, running_daemon
-from tests.integration.processes import PATIENCE, Mark
+from tests.integration.processes import Mark
+from tests.nursery import run_agor
 
 VALUE = "sk-ant-of-a-person-0123456789-WXYZ"
 KEY = "ANTHROPIC_API_KEY"
@@ -26,14 +27,12 @@ def daemon() -> Iterator[DaemonProcess]:
 
 
 @pytest.fixture
-def agor(installed: Path, mark: Mark, daemon: DaemonProcess) -> Run:
+def agor(mark: Mark, daemon: DaemonProcess) -> Run:
     """Run `agor` with these arguments and this standard input."""
 
     def run(*arguments: str, given: str = "") -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
-            [installed / "agor", *arguments], input=given, capture_output=True, text=True,
-            timeout=PATIENCE, env=mark.env | {"AGOR_HOME": str(daemon.home.folder)},
-        )  # fmt: skip
+        env = mark.env | {"AGOR_HOME": str(daemon.home.folder)}
+        done = run_agor(*arguments, given=given, env=env)
         assert VALUE not in done.stdout + done.stderr
         assert "Traceback" not in done.stderr
         return done

@@ -17,6 +17,7 @@ from agor.cli.background import ask
 from agor.cli.log_file import ROTATE_AT
 from tests.e2e.terminal import terminal
 from tests.integration.processes import PATIENCE
+from tests.nursery import run_agor
 
 Daemon = Callable[..., "subprocess.CompletedProcess[str]"]
 STAND_IN = Path(__file__).parent / "stand_in"
@@ -30,18 +31,12 @@ def home(tmp_path_factory) -> Path:
 
 
 @pytest.fixture
-def daemon(installed, mark, home) -> Daemon:
+def daemon(mark, home) -> Daemon:
     """Run it with these arguments; `how` puts a stand-in in the real daemon's place."""
 
     def run(*arguments: str, how: str = "", **env: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [installed / "agor", "daemon", *arguments],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=2 * PATIENCE,
-            env=mark.env | environment(home, how) | env,
-        )
+        env = mark.env | environment(home, how) | env
+        return run_agor("daemon", *arguments, env=env, timeout=2 * PATIENCE)
 
     return run
 

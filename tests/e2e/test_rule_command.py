@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
 from tests.integration.daemon.daemon_process import DaemonProcess, running_daemon
-from tests.integration.processes import PATIENCE
+from tests.nursery import run_agor
 
 Rule = Callable[..., "subprocess.CompletedProcess[str]"]
 GIT = ("allow", "Bash", "--input", "command=git status*")
@@ -23,18 +22,12 @@ def daemon() -> Iterator[DaemonProcess]:
 
 
 @pytest.fixture
-def rule(installed: Path, mark, daemon: DaemonProcess) -> Iterator[Rule]:
+def rule(mark, daemon: DaemonProcess) -> Iterator[Rule]:
     """Run it with these arguments; no rule is left at the end."""
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [installed / "agor", "rule", *arguments],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE,
-            env=mark.env | {"AGOR_HOME": str(daemon.home.folder), "COLUMNS": "60"},
-        )
+        env = mark.env | {"AGOR_HOME": str(daemon.home.folder), "COLUMNS": "60"}
+        return run_agor("rule", *arguments, env=env)
 
     yield run
     for each in json.loads(run("list", "--json").stdout):

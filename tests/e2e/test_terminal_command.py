@@ -88,7 +88,9 @@ def test_left_and_come_back_to_with_all_that_it_had(agor: Agor, folder: Path):
 def test_ctrl_c_is_the_programs_and_not_ours(agor: Agor, folder: Path):
     with at(agor, folder, "open", "--shell", "/bin/sh") as shown:
         shown.wait_for(WAY_OUT)
-        shown.type("trap : INT; echo wait-; sleep 1000; echo rc:$?\r")
+        # It forks nobody: between a fork and its program, a shell would take Ctrl-C and forget it.
+        program = "trap 'exit 130' INT; echo wait-; read never"
+        shown.type(f'trap : INT; sh -c "{program}"; echo rc:$?\r')
         shown.wait_for("wait-\n")
         shown.type("\x03")
         shown.wait_for("rc:130")

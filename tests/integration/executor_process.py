@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -14,6 +15,7 @@ import time
 from pathlib import Path
 from typing import IO, Any, Protocol
 
+from tests import nursery
 from tests.integration.processes import PATIENCE, Mark
 
 COMMAND = [sys.executable, "-m", "agor.executor.main"]
@@ -165,6 +167,25 @@ def start_listening(*arguments: str, path: Path) -> ExecutorProcess:
         fd = listener.fileno()
         flags = ("--listen-fd", str(fd), *arguments)
         return start_command(*flags, path=path, pass_fds=(fd,))
+
+
+def start_warm(*, path: Path, env: dict[str, str]) -> ExecutorProcess:
+    """Start one on a socket that listens already, with all that agents need imported before."""
+    mark = Mark()
+    errors, log = os.pipe()
+    with (
+        socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener,
+        Path(os.devnull).open("rb") as nothing,
+    ):
+        listener.bind(str(path))
+        listener.listen(16)
+        process = nursery.Forked(
+            "agor-executor", ["--listen-fd", str(nursery.FIRST_FD)],
+            env=mark.on(env), fds=(nothing.fileno(), log, log, listener.fileno()),
+        )  # fmt: skip
+    os.close(log)
+    process.stderr = os.fdopen(errors, "rb")
+    return ExecutorProcess(process, mark, path)
 
 
 def start_binding(*arguments: str, path: Path) -> ExecutorProcess:

@@ -18,8 +18,6 @@ import os
 import select
 import shutil
 import signal
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
@@ -36,23 +34,27 @@ from agor.home import Description, Home
 from agor.linux import family, process_of, send
 from agor.protocol.launching import Family, Process
 from tests.database import put_database
+from tests.nursery import Forked
 
 #: Seconds for anything that should come at once; generous, because the machine may be busy.
 PATIENCE = 30.0
 #: Seconds between looks at what gives no event: a file that appears, a port that answers.
 _PAUSE = 0.01
-_WARDEN = Path(__file__).with_name("warden.py")
-_COMMAND = (str(Path(sys.executable).with_name("agor")), "daemon", "run")
 _CGROUPS = Path("/sys/fs/cgroup")
 
 
 @contextlib.contextmanager
-def running_daemon(settings: Mapping[str, Any] | None = None) -> Iterator[DaemonProcess]:
-    """Have a daemon on a new home, with these settings (`{"feed.stall_timeout_ms": 500}`)."""
+def running_daemon(
+    settings: Mapping[str, Any] | None = None, *, cold: bool = False
+) -> Iterator[DaemonProcess]:
+    """Have a daemon on a new home, with these settings (`{"feed.stall_timeout_ms": 500}`).
+
+    One that is started `cold` shows its own environment and command line in /proc.
+    """
     # Not pytest's folder: sockets go below it, and their paths must be short.
     home = Path(tempfile.mkdtemp(prefix="agor-"))
     put_database(home)
-    daemon = DaemonProcess(home, settings)
+    daemon = DaemonProcess(home, settings, cold=cold)
     try:
         daemon.start()
         yield daemon
@@ -64,7 +66,9 @@ def running_daemon(settings: Mapping[str, Any] | None = None) -> Iterator[Daemon
 class DaemonProcess:
     """One home and the daemon on it. Everything blocks; from a coroutine, use a thread."""
 
-    def __init__(self, home: Path, settings: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self, home: Path, settings: Mapping[str, Any] | None = None, *, cold: bool = False
+    ) -> None:
         self.home = Home(home)
         #: What every daemon on this home wrote, one after the other.
         self.log_file = home / "test.log"
@@ -73,9 +77,8 @@ class DaemonProcess:
         self._said: list[dict[str, Any]] = []
         self._unread = b""
         self.configure(settings or {})
-        self._warden = subprocess.Popen(
-            [sys.executable, "-P", str(_WARDEN)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        )
+        self._cold = cold
+        self._warden = _warden()
 
     def configure(self, settings: Mapping[str, Any]) -> None:
         """Change settings in config.yaml; a daemon reads them when it starts."""
@@ -94,7 +97,8 @@ class DaemonProcess:
         assert self._running is None, "it runs already"
         clean = {name: value for name, value in os.environ.items() if not name.startswith("AGOR_")}
         order = {
-            "command": [*_COMMAND, "--port", str(port)],
+            "arguments": ["daemon", "run", "--port", str(port)],
+            "cold": self._cold,
             "env": clean | {"AGOR_HOME": str(self.home.folder)} | dict(env or {}),
             "log": str(self.log_file),
         }
@@ -272,6 +276,16 @@ class DaemonProcess:
             assert data, "the warden is gone"
             *lines, self._unread = (self._unread + data).split(b"\n")
             self._said += map(json.loads, lines)
+
+
+def _warden() -> Forked:
+    """Have a process that daemons are started from, and that outlives none of us."""
+    (reading, orders), (news, telling) = os.pipe(), os.pipe()
+    warden = Forked("warden", [], env=os.environ, fds=(reading, telling, 2))
+    os.close(reading)
+    os.close(telling)
+    warden.stdin, warden.stdout = os.fdopen(orders, "wb"), os.fdopen(news, "rb")
+    return warden
 
 
 def kill(process: Process) -> bool:

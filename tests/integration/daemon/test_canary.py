@@ -42,7 +42,7 @@ async def daemon(request: pytest.FixtureRequest) -> AsyncIterator[DaemonProcess]
     if request.param == "postgresql":
         server: PostgresServer = request.getfixturevalue("postgres")
         settings["database.url"] = await server.empty_database()
-    with running_daemon(settings) as one:
+    with running_daemon(settings, cold=True) as one:
         one.database = request.param  # type: ignore[attr-defined]
         yield one
 
@@ -167,7 +167,7 @@ async def _provoke(daemon: DaemonProcess, watch: Watch) -> None:
 
 @pytest.fixture
 def quiet_daemon() -> Iterator[DaemonProcess]:
-    with running_daemon() as one:
+    with running_daemon(cold=True) as one:
         yield one
 
 

@@ -27,7 +27,7 @@ SLOWLY = [step for word in WORDS for step in ({"text": word}, {"delay_ms": 10})]
 
 @pytest.fixture
 def daemon() -> Iterator[DaemonProcess]:
-    with running_daemon({"execution.stop_timeout_ms": 1000}) as running:
+    with running_daemon({"execution.stop_timeout_ms": 1000}, cold=True) as running:
         yield running
 
 
