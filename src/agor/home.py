@@ -40,6 +40,8 @@ T = TypeVar("T")
 
 #: Seconds to go on asking for the lock: whoever only looks at it holds it for an instant too.
 _LOCK_PATIENCE = 1.0
+#: The lock file is always as long, so that no look at it sees the end of something else.
+_HOLDER_BYTES = 128
 _TOKEN = re.compile(r"[!-~]{32,}")
 
 
@@ -57,10 +59,17 @@ class Description(Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A daemon that holds the lock. While it has no description it is starting, or ending."""
+    """A daemon that holds the lock. While it has no description it is starting, or `ending`."""
 
     process: Process | None
     description: Description | None
+    ending: bool = False
+
+
+class _Holder(Process, frozen=True):
+    """What the lock file says of who holds it."""
+
+    ending: bool = False
 
 
 class Home:
@@ -75,6 +84,7 @@ class Home:
         self.log_file = self.folder / "logs" / "daemon.log"
         self.lock_file = self.runtime / "daemon.lock"
         self.description_file = self.runtime / "daemon.json"
+        self._lock_fd: int | None = None
 
     @classmethod
     def find(cls) -> Self:
@@ -144,17 +154,26 @@ class Home:
         try:
             if not private.locked_within(fd, _LOCK_PATIENCE):
                 raise self._in_use()
+            self._lock_fd = fd
             # A daemon before us may have been killed.
             self.description_file.unlink(missing_ok=True)
-            with private.telling(self.lock_file):
-                os.ftruncate(fd, 0)
-                os.pwrite(fd, msgspec.json.encode(_this_process()), 0)
+            self._say_who_holds(ending=False)
             try:
                 yield
             finally:
                 self.description_file.unlink(missing_ok=True)
         finally:
+            self._lock_fd = None
             os.close(fd)
+
+    def _say_who_holds(self, *, ending: bool) -> None:
+        process = _this_process()
+        told = msgspec.json.encode(_Holder(process.pid, process.started, ending))
+        assert self._lock_fd is not None, "who says so has the lock"
+        with private.telling(self.lock_file):
+            # In this order: whoever looks meanwhile sees the one or the other.
+            os.pwrite(self._lock_fd, told.ljust(_HOLDER_BYTES), 0)
+            os.ftruncate(self._lock_fd, _HOLDER_BYTES)
 
     def describe(self, url: str, version: str) -> Description:
         """Say how this process, which holds the lock, is reached."""
@@ -180,6 +199,7 @@ class Home:
             yield
         finally:
             self.description_file.unlink(missing_ok=True)
+            self._say_who_holds(ending=True)
 
     def running(self) -> Running | None:
         """Tell who serves this home now; None if nobody does."""
@@ -201,14 +221,15 @@ class Home:
         return None
 
     def _holder(self) -> Running:
-        process = _read(self.lock_file, Process)
-        if process is None or not linux.is_alive(process):
+        holder = _read(self.lock_file, _Holder)
+        if holder is None or not linux.is_alive(holder):
             # It has the lock and has not yet said who it is.
             return Running(None, None)
+        process = Process(holder.pid, holder.started)
         found = _read(self.description_file, Description)
         if found is not None and (found.pid, found.process_start) != (process.pid, process.started):
             found = None
-        return Running(process, found)
+        return Running(process, found, holder.ending)
 
     def _in_use(self) -> DaemonRunning:
         holder = self._holder()

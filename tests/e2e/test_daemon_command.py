@@ -315,6 +315,23 @@ def test_one_that_is_still_starting_is_told_and_can_be_stopped(installed, daemon
         assert daemon("stop").stdout == f"agor has stopped (process {starting.pid})\n"
 
 
+def test_one_that_takes_its_time_to_end_is_said_to_be_ending(installed, daemon, home, mark):
+    command = [installed / "agor", "daemon", "run", "--port", "0"]
+    env = mark.env | environment(home, "lingers")
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=env) as ending:
+        assert ending.stderr is not None
+        assert ending.stderr.readline() == "serving with 10 executors\n"
+        ending.terminate()
+        assert ending.stderr.readline() == "lingering\n"
+        done = daemon("status")
+        assert (done.returncode, "agor is ending" in done.stdout) == (1, True)
+        assert json.loads(daemon("status", "--json").stdout)["state"] == "ending"
+        done = run_agor("session", "list", env=env)
+        assert done.returncode == 1
+        assert f"the daemon of {home} is ending\nTry again in a moment.\n" in done.stderr
+        ending.kill()
+
+
 def test_what_it_says_of_itself_cannot_steer_the_terminal(daemon):
     daemon("start", "--port", "0", how="well")
     done = daemon("status")

@@ -220,6 +220,25 @@ def test_one_that_is_still_starting_is_there_and_has_no_description(home):
             pass
 
 
+def test_one_that_serves_no_more_is_ending_until_it_is_gone(home):
+    with home.lock():
+        running = home.running()
+        assert running is not None
+        assert not running.ending
+        with home.described("http://127.0.0.1:1", "1.2.3"):
+            running = home.running()
+            assert running is not None
+            assert (running.description is None, running.ending) == (False, False)
+        running = home.running()
+        assert running is not None
+        assert (running.description, running.ending) == (None, True)
+    assert home.running() is None
+    with home.lock():
+        running = home.running()
+        assert running is not None
+        assert not running.ending
+
+
 def test_what_a_killed_daemon_leaves_behind_is_not_believed(home):
     with daemon(home) as process:
         process.send_signal(signal.SIGKILL)

@@ -111,9 +111,11 @@ def status(
     """Say whether the daemon runs, where, and how it is. Exit code 3: it does not run."""
     home = Home.find()
     running = home.running()
-    found: dict[str, Any] = {"state": "stopped" if running is None else "starting"}
+    found: dict[str, Any] = {"state": "stopped"}
     if running is not None and running.description is not None:
-        found |= _look_at(running.description, home)
+        found = _look_at(running.description, home)
+    elif running is not None:
+        found = {"state": "ending" if running.ending else "starting"}
     if as_json:
         typer.echo(json.dumps(found | {"home": str(home.folder)}))
     else:
@@ -216,6 +218,7 @@ def _show_status(found: dict[str, Any], home: Home) -> None:
     words = {
         "running": ("is running", "green"),
         "starting": ("is starting", "yellow"),
+        "ending": ("is ending", "yellow"),
         "stopped": ("is not running", "yellow"),
         "unresponsive": ("runs, but does not answer", "red"),
     }

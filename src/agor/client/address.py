@@ -67,9 +67,9 @@ def of_home(home: Home) -> Address:
             f"no daemon serves {home.folder}", hint="Start it with: agor daemon start"
         )
     if running.description is None:
+        state = "is ending" if running.ending else "is still starting"
         raise DaemonNotRunning(
-            f"the daemon of {home.folder} is still starting, or is ending",
-            hint="Try again in a moment.",
+            f"the daemon of {home.folder} {state}", hint="Try again in a moment."
         )
     token = home.read_token()
     if token is None:

@@ -71,10 +71,15 @@ def serve(config: Any, home: Any, host: str | None, port: int | None) -> int:
     server = http.server.ThreadingHTTPServer(at, Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     version = "0.0.0-old" if HOW == "old" else agor.__version__
-    if HOW != "undescribed":
-        home.describe(f"http://{at[0]}:{server.server_address[1]}", version)
-    print(f"serving with {config.execution.max_executors} executors", file=sys.stderr, flush=True)
-    ended.wait()
+    url = f"http://{at[0]}:{server.server_address[1]}"
+    described = contextlib.nullcontext() if HOW == "undescribed" else home.described(url, version)
+    with described:
+        served = f"serving with {config.execution.max_executors} executors"
+        print(served, file=sys.stderr, flush=True)
+        ended.wait()
+    if HOW == "lingers":
+        print("lingering", file=sys.stderr, flush=True)
+        signal.pause()
     print("ended in order", file=sys.stderr, flush=True)
     return 0
 

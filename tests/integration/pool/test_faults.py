@@ -230,7 +230,7 @@ async def test_after_the_pool_is_closed_giving_back_ends_nothing(folder: Path):
         await soon(pool.acquire(claim("s")))
         family = family_of(pool, "s")
     pool.release("s")
-    assert pool._idle_timers == {}
+    assert pool._resting._timers == {}
     assert is_alive(family.executor)
     async with pool_in(folder):
         pass

@@ -13,9 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-import time
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field
 
 import structlog
 
@@ -28,9 +26,11 @@ from agor.daemon.pool.parts import Parts
 from agor.daemon.pool.places import Places
 from agor.daemon.pool.pooled import PooledExecutor
 from agor.daemon.pool.records import Records
+from agor.daemon.pool.resting import Resting
+from agor.daemon.pool.seats import Seat
 from agor.daemon.pool.settings import NOBODY, Claim, PoolSettings
 from agor.daemon.pool.spares import Spares
-from agor.daemon.pool.states import WARM, Happening, State
+from agor.daemon.pool.states import WARM, State
 from agor.daemon.pool.take_back import TakenBack, take_back
 from agor.environments.identity import UnixIdentity
 from agor.errors import Disconnected, ExecutorFailed, PoolClosed, PoolExhausted
@@ -41,19 +41,6 @@ log = structlog.get_logger("agor.pool")
 
 #: Starts that are tried for one claim while whoever does the starting dies.
 _ATTEMPTS = 3
-
-
-@dataclass
-class _Seat:
-    """One claim on an executor, shared by all who ask for it."""
-
-    claim: Claim
-    identity: UnixIdentity
-    coming: asyncio.Task[PooledExecutor] = field(init=False)
-    wanted: int = 0
-    #: Stopped by somebody before it had come.
-    called_off: bool = False
-    pooled: PooledExecutor | None = None
 
 
 class Pool:
@@ -76,11 +63,9 @@ class Pool:
         self._spares = Spares(settings.spare_executors, launchers, self._make_spare)
         self._settings = settings
         self._on_end = on_end
-        self._seats: dict[str, _Seat] = {}
+        self._seats: dict[str, Seat] = {}
         self._places = Places(settings.max_executors, settings.max_waiting, self._make_room)
-        self._making_room: set[PooledExecutor] = set()
-        self._idle_timers: dict[str, asyncio.TimerHandle] = {}
-        self._tasks: set[asyncio.Task[Ending]] = set()
+        self._resting = Resting(settings.idle_timeout)
         #: Set once we know what an earlier daemon left; before, an executor could be made twice.
         self._open = asyncio.Event()
         self._closed = False
@@ -103,15 +88,15 @@ class Pool:
         try:
             found, endings = await take_back(self._parts)
             for one in found:
-                seat = _Seat(one.pooled.claim, one.pooled.identity)
-                seat.coming = asyncio.create_task(_already(one.pooled))
+                seat = Seat(one.pooled.claim, one.pooled.identity)
+                seat.bring(_already(one.pooled))
                 self._seats[one.pooled.claim.seat] = seat
                 self._places.occupy()
                 self._settle(seat, one.pooled)
                 if one.has_work:
-                    self._lease(one.pooled)
+                    self._resting.lease(one.pooled)
                 else:
-                    self._rest(one.pooled)
+                    self._resting.rest(one.pooled)
         except BaseException:
             # Not knowing what runs already, we must not start it a second time.
             self._closed = True
@@ -136,7 +121,7 @@ class Pool:
                 claim, identity, spare=not failures
             )
             try:
-                pooled = await self._wait_for(seat)
+                pooled = await seat.wait()
             except Disconnected as error:
                 # Its launcher died on it, or it did itself; the next one may be luckier.
                 failures += 1
@@ -151,7 +136,7 @@ class Pool:
                 continue
             # By number: what else is known of a user may have changed since it started.
             if pooled.state in WARM and pooled.identity.uid == identity.uid:
-                self._lease(pooled)
+                self._resting.lease(pooled)
                 return pooled.environment
             if pooled.state in WARM:
                 await pooled.stop("the session runs as another Unix user now")
@@ -166,7 +151,7 @@ class Pool:
         identity = identity_for(claim, self._settings)
         if pooled.state is not State.IDLE or pooled.identity.uid != identity.uid:
             return None
-        self._lease(pooled)
+        self._resting.lease(pooled)
         return pooled.environment
 
     @contextlib.asynccontextmanager
@@ -189,27 +174,13 @@ class Pool:
         pooled = seat.pooled
         if environment is not None and pooled.environment is not environment:
             return
-        pooled.leases -= 1
-        pooled.last_used = time.monotonic()
-        if pooled.leases == 0:
-            if pooled.state is State.BUSY:
-                pooled.happen(Happening.RELEASED)
-            self._rest(pooled)
+        if self._resting.release(pooled) and self._places.waiting:
+            self._make_room()
 
     async def stop(self, name: str, reason: str) -> Ending | None:
         """End the executor of a seat, whatever it does."""
         seat = self._seats.get(name)
-        if seat is None:
-            return None
-        if seat.coming.done() and seat.pooled is not None:
-            return await seat.pooled.stop(reason)
-        # It waits for a place or is being started: calling that off ends what there is of it.
-        if seat.pooled is not None:
-            seat.pooled.reason = reason
-        seat.called_off = True
-        seat.coming.cancel()
-        await asyncio.wait((seat.coming,))
-        return None if seat.pooled is None else await asyncio.shield(seat.pooled.ended)
+        return None if seat is None else await seat.stop(reason)
 
     def executors(self) -> list[PooledExecutor]:
         """List those there are."""
@@ -249,40 +220,23 @@ class Pool:
 
     # ── seats and places ─────────────────────────────────────────────────────────────────────
 
-    def _take_seat(self, claim: Claim, identity: UnixIdentity, *, spare: bool) -> _Seat:
-        seat = self._seats[claim.seat] = _Seat(claim, identity)
-        seat.coming = asyncio.create_task(self._bring(seat, may_be_spare=spare))
+    def _take_seat(self, claim: Claim, identity: UnixIdentity, *, spare: bool) -> Seat:
+        seat = self._seats[claim.seat] = Seat(claim, identity)
+        seat.bring(self._bring(seat, may_be_spare=spare))
         # In a callback: a task that is cancelled before its first step cannot clean up itself.
         seat.coming.add_done_callback(lambda _: self._forget_if_empty(seat))
         return seat
 
-    def _forget_if_empty(self, seat: _Seat) -> None:
+    def _forget_if_empty(self, seat: Seat) -> None:
         if seat.pooled is None:
             self._vacate(seat)
 
-    def _vacate(self, seat: _Seat) -> None:
+    def _vacate(self, seat: Seat) -> None:
         # Somebody else may sit there by now.
         if self._seats.get(seat.claim.seat) is seat:
             del self._seats[seat.claim.seat]
 
-    async def _wait_for(self, seat: _Seat) -> PooledExecutor | None:
-        """Wait until it has come. None if those who wanted it before us gave up."""
-        seat.wanted += 1
-        try:
-            return await asyncio.shield(seat.coming)
-        except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if not seat.coming.cancelled() or (task is not None and task.cancelling()):
-                raise
-            if seat.called_off:
-                raise ExecutorFailed("the executor was stopped before it had started") from None
-            return None
-        finally:
-            seat.wanted -= 1
-            if seat.wanted == 0 and not seat.coming.done():
-                seat.coming.cancel()
-
-    async def _bring(self, seat: _Seat, *, may_be_spare: bool) -> PooledExecutor:
+    async def _bring(self, seat: Seat, *, may_be_spare: bool) -> PooledExecutor:
         """Wait for a place, and have an executor in it: a spare, or else one that is started."""
         await self._places.take(seat.claim.user_id)
         try:
@@ -302,58 +256,26 @@ class Pool:
     def _make_spare(self, identity: UnixIdentity) -> PooledExecutor:
         return self._make(NOBODY, identity)
 
-    def _settle(self, seat: _Seat, pooled: PooledExecutor) -> None:
+    def _settle(self, seat: Seat, pooled: PooledExecutor) -> None:
         seat.pooled = pooled
         pooled.ended.add_done_callback(lambda done: self._leave(seat, done.result()))
 
-    def _leave(self, seat: _Seat, ending: Ending) -> None:
+    def _leave(self, seat: Seat, ending: Ending) -> None:
         """An executor has ended: its place is free."""
-        if self._seats.get(seat.claim.seat) is seat and (
-            timer := self._idle_timers.pop(seat.claim.seat, None)
-        ):
-            timer.cancel()
         self._vacate(seat)
         if seat.pooled is not None:
-            self._making_room.discard(seat.pooled)
+            self._resting.forget(seat.pooled)
         self._places.give()
         self._on_end(ending)
 
     def _make_room(self) -> None:
-        """End idle executors for those who wait, the longest unused first."""
-        idle = [
+        """End idle executors for those who wait, unless somebody is about to have them."""
+        unwanted = [
             seat.pooled
             for seat in self._seats.values()
-            # Somebody may be about to have it.
-            if seat.pooled is not None and seat.pooled.state is State.IDLE and not seat.wanted
+            if seat.pooled is not None and not seat.wanted
         ]
-        idle.sort(key=lambda each: each.last_used)
-        for pooled in idle[: max(0, self._places.waiting - len(self._making_room))]:
-            self._making_room.add(pooled)
-            self._begin(pooled.begin_stop("others wait for its place"))
-
-    # ── warm executors ───────────────────────────────────────────────────────────────────────
-
-    def _lease(self, pooled: PooledExecutor) -> None:
-        if pooled.state is State.IDLE:
-            pooled.happen(Happening.ACQUIRED)
-        pooled.leases += 1
-        if timer := self._idle_timers.pop(pooled.claim.seat, None):
-            timer.cancel()
-
-    def _rest(self, pooled: PooledExecutor) -> None:
-        name = pooled.claim.seat
-        if self._closed:
-            return
-
-        def expire() -> None:
-            self._idle_timers.pop(name, None)
-            if pooled.state is State.IDLE:
-                self._begin(pooled.begin_stop(f"idle for {self._settings.idle_timeout:g} s"))
-
-        loop = asyncio.get_running_loop()
-        self._idle_timers[name] = loop.call_later(self._settings.idle_timeout, expire)
-        if self._places.waiting:
-            self._make_room()
+        self._resting.make_room(self._places.waiting, unwanted)
 
     # ── the end ──────────────────────────────────────────────────────────────────────────────
 
@@ -363,10 +285,8 @@ class Pool:
         self._open.set()
         for seat in list(self._seats.values()):
             if seat.pooled is None:
-                seat.called_off = True
-                seat.coming.cancel()
-        for timer in self._idle_timers.values():
-            timer.cancel()
+                seat.call_off()
+        self._resting.close()
         starting = [seat.coming for seat in self._seats.values() if not seat.coming.done()]
         if starting:
             await asyncio.wait(starting)
@@ -375,7 +295,7 @@ class Pool:
             stops = [pooled.stop("the daemon is shutting down") for pooled in self.executors()]
             await asyncio.gather(*stops)
         stopping = [each.stopping for each in self.executors() if each.stopping is not None]
-        if under_way := {*self._tasks, *stopping}:
+        if under_way := {*self._resting.ends, *stopping}:
             await asyncio.wait(under_way)
         for pooled in self.executors():
             pooled.detach()
@@ -388,10 +308,6 @@ class Pool:
     def _refuse_if_closed(self) -> None:
         if self._closed:
             raise PoolClosed("the daemon is shutting down", hint="Try again when it is back.")
-
-    def _begin(self, task: asyncio.Task[Ending]) -> None:
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
 
 async def _already(pooled: PooledExecutor) -> PooledExecutor:
