@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.people_commands import Agor
+from tests.e2e.people_commands import Agor, with_daemon
 from tests.integration.processes import Mark
 
 
@@ -39,9 +39,5 @@ def installed() -> Path:
 @pytest.fixture(scope="module")
 def agor(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agor]:
     """The command, with a daemon for a whole module of tests."""
-    mark = Mark()
-    one = Agor(installed / "agor", tmp_path_factory.mktemp("d") / "h", mark)
-    one.done("daemon", "start", "--port", "0")
-    yield one
-    one("daemon", "stop", "--force")
-    mark.end_all()
+    with with_daemon(installed / "agor", tmp_path_factory.mktemp("d") / "h") as one:
+        yield one

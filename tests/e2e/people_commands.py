@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
 
+from tests.integration.control_groups import remove_groups
 from tests.integration.processes import PATIENCE, Mark
 from tests.nursery import run_agor
+
+
+@contextlib.contextmanager
+def with_daemon(command: Path, home: Path, **env: str) -> Iterator[Agor]:
+    """Have the command with a running daemon, of which nothing is left in the end."""
+    mark = Mark()
+    agor = Agor(command, home, mark)
+    agor.env |= env
+    agor.done("daemon", "start", "--port", "0")
+    yield agor
+    agor("daemon", "stop", "--force")
+    mark.end_all()
+    remove_groups(home / "run")
 
 
 class Agor:

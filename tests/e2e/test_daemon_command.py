@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ import agor
 from agor.cli.background import ask
 from agor.cli.log_file import ROTATE_AT
 from tests.e2e.terminal import terminal
+from tests.integration.control_groups import remove_groups
 from tests.integration.processes import PATIENCE
 from tests.nursery import run_agor
 
@@ -24,10 +25,12 @@ STAND_IN = Path(__file__).parent / "stand_in"
 
 
 @pytest.fixture
-def home(tmp_path_factory) -> Path:
+def home(tmp_path_factory, mark) -> Iterator[Path]:
     """A folder with a name that is short enough for sockets."""
     made: Path = tmp_path_factory.mktemp("d") / "h"
-    return made
+    yield made
+    mark.end_all()
+    remove_groups(made / "run")
 
 
 @pytest.fixture

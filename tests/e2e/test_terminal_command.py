@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.people_commands import Agor
+from tests.e2e.people_commands import Agor, with_daemon
 from tests.e2e.runs import at_terminal, words
 from tests.e2e.terminal import Terminal
-from tests.integration.processes import Mark
 
 LEAVE = "\x1dd"
 GOES_ON = "It goes on: agor terminal attach "
@@ -22,13 +21,10 @@ WAY_OUT = "Ctrl-] and then d leaves it running."
 @pytest.fixture(scope="module")
 def agor(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agor]:
     """The command, with a daemon whose executors outlive its restart."""
-    mark = Mark()
-    one = Agor(installed / "agor", tmp_path_factory.mktemp("d") / "h", mark)
-    one.env["AGOR_EXECUTION__ORPHAN_TIMEOUT_MS"] = "60000"
-    one.done("daemon", "start", "--port", "0")
-    yield one
-    one("daemon", "stop", "--force")
-    mark.end_all()
+    home = tmp_path_factory.mktemp("d") / "h"
+    env = {"AGOR_EXECUTION__ORPHAN_TIMEOUT_MS": "60000"}
+    with with_daemon(installed / "agor", home, **env) as one:
+        yield one
 
 
 @pytest.fixture

@@ -29,18 +29,17 @@ import msgspec
 
 from agor.client import Client
 from agor.config.editing import set_value
-from agor.daemon.pool.limits import folder_name
 from agor.home import Description, Home
 from agor.linux import family, process_of, send
 from agor.protocol.launching import Family, Process
 from tests.database import put_database
+from tests.integration.control_groups import remove_groups
 from tests.nursery import Forked
 
 #: Seconds for anything that should come at once; generous, because the machine may be busy.
 PATIENCE = 30.0
 #: Seconds between looks at what gives no event: a file that appears, a port that answers.
 _PAUSE = 0.01
-_CGROUPS = Path("/sys/fs/cgroup")
 
 
 @contextlib.contextmanager
@@ -146,7 +145,6 @@ class DaemonProcess:
 
     def clean_up(self) -> None:
         """End the daemon and all that it ever started."""
-        folder = folder_name(self.home.runtime)
         assert self._warden.stdin is not None
         assert self._warden.stdout is not None
         self._warden.stdin.close()
@@ -156,7 +154,7 @@ class DaemonProcess:
             self._warden.kill()
             self._warden.wait()
             self._warden.stdout.close()
-        _remove_cgroups(folder)
+        remove_groups(self.home.runtime)
 
     # ── how it is reached ────────────────────────────────────────────────────────────────────
 
@@ -302,13 +300,3 @@ def _read(process: Process, name: str) -> bytes:
 def _parent(process: Process) -> int:
     stat = _read(process, "stat")
     return int(stat.rpartition(b")")[2].split()[1]) if stat else 0
-
-
-def _remove_cgroups(name: str) -> None:
-    """Remove the cgroups of a daemon that could not do it; nobody is in them any more."""
-    # Others make and remove their own meanwhile, which `walk` does not mind.
-    ours = [Path(base, name) for base, folders, _ in os.walk(_CGROUPS) if name in folders]
-    for base in ours:
-        for folder, _, _ in os.walk(base, topdown=False):
-            with contextlib.suppress(OSError):
-                Path(folder).rmdir()

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.integration import unix_users
+from tests.integration.control_groups import remove_groups
 from tests.integration.pool_process import PoolError, PoolProcess
 from tests.integration.unix_users import TestUser
 
@@ -79,6 +80,7 @@ class Site:
         finally:
             for user in (self.machine.anna, self.machine.ben, self.machine.daemon):
                 unix_users.end_processes_of(user.uid)
+            remove_groups(self.folder / "run")
             shutil.rmtree(self.folder)
 
 

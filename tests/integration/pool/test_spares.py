@@ -29,7 +29,7 @@ from agor.daemon.pool.records import ExecutorRecord, FileRecords
 from agor.daemon.pool.settings import PoolSettings
 from agor.daemon.pool.spares import Spares
 from agor.linux import is_alive, process_of
-from agor.protocol.launching import Process
+from agor.protocol.launching import HELLO, IMPORT_AHEAD, Process
 from agor.protocol.limits import ResourceLimits
 
 
@@ -37,6 +37,8 @@ from agor.protocol.limits import ResourceLimits
 def soon_quiet(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agor.daemon.pool.spares._QUIET", 0.01)
     monkeypatch.setattr("agor.daemon.pool.spares._PAUSE", 0.01)
+    # It takes the launcher a second of a processor, and one test is about it.
+    monkeypatch.setattr("agor.daemon.pool.spares.IMPORT_AHEAD", HELLO)
 
 
 def ready(pool: Pool) -> list[PooledExecutor]:
@@ -78,7 +80,10 @@ async def test_who_comes_next_gets_the_one_that_was_started_ahead(folder: Path):
     assert left_in(folder) == []
 
 
-async def test_it_has_the_agents_libraries_and_its_limits_before_it_is_anybodys(folder: Path):
+async def test_it_has_the_agents_libraries_and_its_limits_before_it_is_anybodys(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("agor.daemon.pool.spares.IMPORT_AHEAD", IMPORT_AHEAD)
     async with pool_in(folder, limits=ResourceLimits(open_files=99)) as (pool, _):
         spare = await with_spare(pool)
         pid = process_of_spare(spare).pid

@@ -14,7 +14,13 @@ from typing import Any
 import pytest
 from tests.integration.pool.side import Side, claim, left_in, pool_in, soon
 from tests.integration.pool.test_deaths import launcher_of
-from tests.integration.pool.test_spares import process_of_spare, ready, until, with_spare
+from tests.integration.pool.test_spares import (
+    process_of_spare,
+    ready,
+    soon_quiet,
+    until,
+    with_spare,
+)
 
 from agor.daemon.pool import spares
 from agor.daemon.pool.pool import Pool
@@ -26,11 +32,7 @@ from agor.environments.identity import UnixIdentity
 from agor.errors import NotFound, StoreUnavailable
 from agor.linux import is_alive, process_of
 
-
-@pytest.fixture(autouse=True)
-def soon_quiet(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spares, "_QUIET", 0.01)
-    monkeypatch.setattr(spares, "_PAUSE", 0.01)
+pytestmark = pytest.mark.usefixtures(soon_quiet.__name__)
 
 
 class HeldRecords(FileRecords):
