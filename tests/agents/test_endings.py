@@ -107,6 +107,18 @@ async def test_an_answer_that_is_cut_off_is_asked_for_again_or_has_failed(site: 
         assert (after.status, after.error) == ("completed", None)
 
 
+async def test_a_program_that_ended_its_turn_itself_stays_though_the_provider_failed(site: Site):
+    """Whoever was told to try again need not wait for another start."""
+    async with site.connected() as trial:
+        await trial.prompt("hello", [{"text": "hello"}])
+        before = site.programs()
+        result = await trial.prompt("fail", [{"error": "bad_key"}])
+        assert (result.status, result.error and result.error.code) == ("failed", "bad_api_key")
+        result = await trial.prompt("and now?", [{"text": "Yes."}])
+        assert (result.status, result.error, trial.text()) == ("completed", None, "Yes.")
+        assert (before == site.programs()) == site.subject.ends_failed_turns
+
+
 async def test_a_session_whose_first_prompt_was_refused_is_not_lost(site: Site):
     """Somebody had the wrong key, has set another, and prompts again."""
     async with site.connected() as trial:
@@ -167,9 +179,11 @@ async def test_what_was_said_survives_a_program_that_is_killed_right_after_it(si
     async with site.connected() as trial:
         result = await trial.prompt("My name is Rosalind.", [{"text": "Pleased."}])
         assert (result.status, result.error) == ("completed", None)
-        await site.kill_all()
-        result = await trial.prompt("What is my name?", [{"text": "Rosalind."}])
-        assert (result.status, result.error, trial.text()) == ("completed", None, "Rosalind.")
+        # Twice: what one start leaves behind must not be the end of it for the next.
+        for _ in range(2):
+            await site.kill_all()
+            result = await trial.prompt("What is my name?", [{"text": "Rosalind."}])
+            assert (result.status, result.error, trial.text()) == ("completed", None, "Rosalind.")
     last = [call for call in site.model.requests if b"What is my name?" in call.body][-1]
     assert b"My name is Rosalind." in last.body
 

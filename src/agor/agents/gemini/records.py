@@ -91,32 +91,44 @@ class Following:
 
 def find(session_id: str, cwd: str) -> Path | None:
     """Find the record of a conversation. An empty one of the same id may be beside it."""
+    return max(_all(session_id, cwd), key=lambda path: path.stat().st_size, default=None)
+
+
+def _all(session_id: str, cwd: str) -> list[Path]:
     project = _project(cwd)
     if project is None:
-        return None
-    found = [
+        return []
+    return [
         path
         for path in (project / "chats").glob(f"session-*-{_short(session_id)}.jsonl")
         if _session_of(path) == session_id
     ]
-    return max(found, key=lambda path: path.stat().st_size, default=None)
 
 
 def may_be_loaded(session_id: str, cwd: str) -> bool:
     """Tell whether there is an answer in a record; without any record, Gemini CLI has the word."""
     path = find(session_id, cwd)
-    return path is None or b'"type":"gemini"' in path.read_bytes()
+    return path is None or _has_answer(path)
 
 
 def make_loadable(session_id: str, cwd: str) -> None:
-    """Rename a record so that loading it cannot destroy it.
+    """See to it that loading a record cannot destroy it.
 
     Before it looks for the record, Gemini CLI begins another one, named by the minute. In the
-    minute of the conversation's beginning that is the same file, and what was said is lost.
+    minute of the conversation's beginning that is the same file, and what was said is lost; so the
+    record is renamed. And each loading leaves such an empty one behind: when it is started, Gemini
+    CLI removes it, and whatever else is of the same id. So we remove it first, and it alone.
     """
     path = find(session_id, cwd)
+    for other in _all(session_id, cwd):
+        if other != path and not _has_answer(other):
+            other.unlink(missing_ok=True)
     if path is not None and (named := _BY_MINUTE.match(path.name)):
         path.rename(path.with_name(f"session-{named['minute']}-00-{named['id']}.jsonl"))
+
+
+def _has_answer(path: Path) -> bool:
+    return b'"type":"gemini"' in path.read_bytes()
 
 
 def replayed_updates(session_id: str, cwd: str) -> int:
