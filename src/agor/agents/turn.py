@@ -59,6 +59,9 @@ class Turn:
         self.usage = TokenUsage()
         self.cost: float | None = None
         self.agent_session_id: str | None = None
+        #: Whether the agent itself has ended the turn, be it that it failed: its program then waits
+        #: for the next prompt.
+        self.over = False
         self.blocks = 0
         self._numbers = itertools.count(1)
 

@@ -1,7 +1,8 @@
 """Agents that wait for the next prompt of their conversation, lest each prompt starts them again.
 
-An agent waits only after a turn that it completed. One that failed or was stopped is closed at
-once, and so is the one that has waited longest when there are too many.
+An agent waits only after a turn that it has ended itself, be it that its provider failed. One that
+failed in the middle or was stopped is closed at once, and so is the one that has waited longest
+when there are too many.
 """
 
 from __future__ import annotations

@@ -138,7 +138,7 @@ class TaskRun:
 
     async def _leave(self, agent: Agent, result: TaskResult) -> None:
         """Let the agent wait for the next prompt, or end it before that can come."""
-        if result.status == "completed":
+        if result.status == "completed" or (result.status == "failed" and self._turn.over):
             await self._conversations.keep(self.params, agent, self._turn.agent_session_id)
         else:
             await self._conversations.end(agent)

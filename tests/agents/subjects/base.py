@@ -44,6 +44,8 @@ class Subject:
     tells_reason: bool = True
     #: Whether its program stays between two prompts.
     stays: bool = True
+    #: Whether it says itself that a turn is over which failed; else we end it, with its program.
+    ends_failed_turns: bool = True
     #: Whether its program finds the key in its environment; else it is handed over unseen.
     key_in_environment: bool = True
     #: Whether it says what a turn has cost.

@@ -40,5 +40,6 @@ CODEX = Subject(
     written_path=_written_path,
     call_mcp=_call_mcp,
     key_in_environment=False,
+    ends_failed_turns=False,
     program="app-server",
 )

@@ -37,5 +37,6 @@ OPENCODE = Subject(
     key_in_environment=False,
     # It waits between its tries, longer and longer.
     patient_with=frozenset({"overloaded", "rate_limit", "server_error"}),
+    ends_failed_turns=False,
     program="bin/opencode",
 )

@@ -184,6 +184,7 @@ class AcpAgent(Agent):
         except Exception:
             with contextlib.suppress(Exception):
                 await telling.finish()
+                turn.over = session.answered
             raise
         finally:
             answer.cancel()
@@ -195,6 +196,7 @@ class AcpAgent(Agent):
         turn.usage = self.usage(response)
         turn.cost = self.cost(session, telling.cost)
         await turn.tell(MetadataUpdate(usage=turn.usage, cost=turn.cost))
+        turn.over = True
         match response.stop_reason:
             case "max_tokens":
                 raise ContextFull("the model could not answer within its limit of tokens")

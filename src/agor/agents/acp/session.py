@@ -58,6 +58,8 @@ class Session:
         self._passed_over = 0
         #: What the conversation has cost before this turn; none if it is not known.
         self.cost: float | None = None
+        #: Whether the last prompt was answered, if only with a refusal: then its turn is over.
+        self.answered = False
 
     @classmethod
     async def open(cls, launch: Launch, resume: str | None) -> Self:
@@ -117,10 +119,17 @@ class Session:
 
     async def prompt(self, text: str) -> PromptResponse:
         """Send a prompt, and wait for the end of the turn."""
-        from acp import text_block
+        from acp import RequestError, text_block
 
+        self.answered = False
         request = self.connection.prompt(session_id=self.session_id, prompt=[text_block(text)])
-        return await self.ask(request, in_time=False)
+        try:
+            response: PromptResponse = await self._answer(request, in_time=False)
+        except RequestError as error:
+            self.answered = True
+            raise refusal(error, self.launch.name, self.launch.credential) from None
+        self.answered = True
+        return response
 
     async def cancel(self) -> None:
         """Tell the agent to end its turn."""

@@ -32,6 +32,8 @@ logging.getLogger("claude_agent_sdk").addHandler(logging.NullHandler())
 
 #: Seconds for Claude to end its tools and its turn once it is interrupted.
 _INTERRUPT = 2.0
+#: Seconds for Claude to say that it is idle, once it told that the turn has failed.
+_IDLE = 2.0
 
 
 class Conversation:
@@ -74,6 +76,9 @@ class Conversation:
                 await self._adapt(talk)
                 await self._client.query(_prompt(turn.params.prompt, own))
                 await self._follow(current)
+                if current.fault is not None:
+                    turn.over = current.over
+                    raise current.fault
                 if current.hopeless is not None:
                     await self._interrupt(current)
                     raise current.hopeless
@@ -102,12 +107,20 @@ class Conversation:
 
     async def _follow(self, current: ClaudeTurn) -> None:
         messages = cast("AsyncGenerator[Message]", self._client.receive_messages())
-        async with contextlib.aclosing(messages):
-            async for message in messages:
-                await current.take(message)
-                if current.over or (current.hopeless is not None and not current.interrupted):
-                    return
-        raise AgentEnded(f"{NAME} said nothing more in the middle of a turn")
+        patience = asyncio.timeout(None)
+        try:
+            async with patience, contextlib.aclosing(messages):
+                async for message in messages:
+                    await current.take(message)
+                    if current.over or (current.hopeless is not None and not current.interrupted):
+                        return
+                    if current.fault is not None and patience.when() is None:
+                        patience.reschedule(asyncio.get_running_loop().time() + _IDLE)
+            raise AgentEnded(f"{NAME} said nothing more in the middle of a turn")  # noqa: TRY301
+        except Exception:
+            # Of a turn that has failed anyway, nobody needs to know more.
+            if current.fault is None:
+                raise
 
     async def _interrupt(self, current: ClaudeTurn) -> None:
         """Let Claude end its tools and write down how far it came, and tell that; then end it."""

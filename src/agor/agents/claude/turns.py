@@ -47,6 +47,8 @@ class ClaudeTurn:
         self.interrupted = False
         #: Why there is no use in going on, if Claude itself would.
         self.hopeless: AgorError | None = None
+        #: Why it failed, by Claude's own result.
+        self.fault: AgorError | None = None
         #: Whether nothing is left to do.
         self.over = False
 
@@ -74,11 +76,10 @@ class ClaudeTurn:
         self._results += 1
         if result.origin is None or result.origin["kind"] == "human":
             self._taken_up = True
-        fault = fault_of_result(result, self._credential)
         if self.interrupted:
             self.over = True
-        elif fault is not None:
-            raise fault
+        else:
+            self.fault = self.fault or fault_of_result(result, self._credential)
 
     async def _count(self, result: ResultMessage) -> None:
         """Add what was used since the last result, by sub-agents as well."""

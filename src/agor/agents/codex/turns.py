@@ -93,6 +93,8 @@ class CodexTurn:
             case "warning":
                 await self._warn(str(params.get("message")))
             case "turn/completed":
+                # Sub-agents may go on.
+                self._turn.over = not self._telling.waiting
                 self._check(params["turn"])
                 return True
         await self._telling.take(message)
