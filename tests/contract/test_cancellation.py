@@ -30,6 +30,17 @@ async def start(here, service: Service, name: str) -> asyncio.Task[str]:
     return call
 
 
+def begin_at_once(service: Service) -> dict[str, asyncio.Future[str]]:
+    """Serve `begin`, which begins something at once; give what was begun, by its name."""
+    begun: dict[str, asyncio.Future[str]] = {}
+
+    def begin(params: Name) -> asyncio.Future[str]:
+        return begun.setdefault(params.name, asyncio.get_running_loop().create_future())
+
+    service.routes.on(Method("begin", Name, str), begin)
+    return begun
+
+
 async def test_a_caller_that_is_cancelled_cancels_the_handler(peers, service: Service):
     _, here = peers
     call = await start(here, service, "job")
@@ -113,6 +124,28 @@ async def test_a_request_cancelled_before_it_began_is_answered_too(raw_ends, ser
     answer = await raw.ask(request(1, "wait", name="job"), notice("$/cancelRequest", id=1))
     assert (answer["id"], answer["error"]["code"]) == (1, -32006)
     assert not service.started["job"].is_set()
+
+
+async def test_what_a_handler_has_begun_is_called_off_even_if_it_had_no_turn_since(
+    raw_ends, service: Service
+):
+    _, raw = raw_ends
+    begun = begin_at_once(service)
+    answer = await raw.ask(request(1, "begin", name="job"), notice("$/cancelRequest", id=1))
+    assert (answer["id"], answer["error"]["code"]) == (1, -32006)
+    assert begun["job"].cancelled()
+
+
+async def test_what_a_handler_has_begun_is_called_off_if_it_is_one_too_many(
+    way: Way, service: Service
+):
+    begun = begin_at_once(service)
+    async with way.raw(service.routes, Limits(max_in_flight=1)) as (_, raw):
+        refused = await raw.ask(*(request(name, "begin", name=name) for name in "ab"))
+        assert (refused["id"], refused["error"]["code"]) == ("b", -32001)
+        assert begun["b"].cancelled()
+        begun["a"].set_result("done")
+        assert await raw.hear() == {"jsonrpc": "2.0", "id": "a", "result": "done"}
 
 
 async def test_a_request_cancelled_while_it_waits_its_turn_is_never_carried_out(

@@ -1,12 +1,13 @@
 """What a peer serves: method name → how to read its params and whom to call.
 
 A handler is a plain function. What it returns is the result, answered at once and without a task;
-if it has to wait it returns a coroutine instead, and only then a task is made for it. Raw JSON in a
-result is written as it is.
+if it has to wait it returns a coroutine instead, and only then a task is made for it, or a future.
+Raw JSON in a result is written as it is.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from functools import cache
@@ -49,8 +50,16 @@ class Routes(dict[str, Route]):
         #: Whether a result may hold raw JSON, which somebody may have laid out over lines.
         self.raw_results = False
 
-    def on(self, method: Method[P, R], handle: Callable[[P], R | Coroutine[Any, Any, R]]) -> None:
-        """Serve a method."""
+    def on(
+        self,
+        method: Method[P, R],
+        handle: Callable[[P], R | Coroutine[Any, Any, R] | asyncio.Future[R]],
+    ) -> None:
+        """Serve a method.
+
+        A handler that begins something at once and then waits returns a future: that one is
+        cancelled with the request, while a coroutine may be dropped before its first step.
+        """
         reader = reader_of(method.params)
         self._add(method.name, (reader.decode, reader.repair, handle))
         self.raw_results = self.raw_results or may_hold_raw(method.result)

@@ -5,7 +5,8 @@ Invariants:
 - at most `max_in_flight` handlers are waiting at any time.
 
 A handler that returns at once is answered in line, in the same read: no task, no bookkeeping. Only
-one that waits (a coroutine) gets a task and an entry in the table of what is under way.
+one that waits gets an entry in the table of what is under way: a coroutine, which gets a task and
+may be cancelled before its first step, or a future of what has begun already, which is told so.
 """
 
 from __future__ import annotations
@@ -46,6 +47,10 @@ log = structlog.get_logger("agor.rpc")
 
 _read_cancel = ParamsReader(CancelRequest)
 
+#: What a handler returns that waits.
+_Work = Coroutine[Any, Any, Any] | asyncio.Future[Any]
+_WAITS: frozenset[type] = frozenset((CoroutineType, asyncio.Future))
+
 
 class Serving:
     """What is being done for the other end, on one connection."""
@@ -58,8 +63,8 @@ class Serving:
         self._pending = pending
         self._max_in_flight = max_in_flight
         self._flush = flush
-        self._in_flight: dict[object, asyncio.Task[Any]] = {}
-        self._spared: asyncio.Task[Any] | None = None
+        self._in_flight: dict[object, asyncio.Future[Any]] = {}
+        self._spared: asyncio.Future[Any] | None = None
         #: Ids of answers that wait in a batch for the rest of it.
         self._owed: set[RequestId] = set()
         self._faults = 0
@@ -74,7 +79,7 @@ class Serving:
         return bool(self._in_flight)
 
     @property
-    def tasks(self) -> list[asyncio.Task[Any]]:
+    def tasks(self) -> list[asyncio.Future[Any]]:
         """The handlers that are still at work."""
         return list(self._in_flight.values())
 
@@ -82,7 +87,7 @@ class Serving:
         """Leave out this one when handlers are cancelled."""
         self._spared = task
 
-    def cancel_all(self) -> list[asyncio.Task[Any]]:
+    def cancel_all(self) -> list[asyncio.Future[Any]]:
         """Cancel the handlers that are still at work: nobody is left to hear their answers."""
         tasks = [task for task in self._in_flight.values() if task is not self._spared]
         for task in tasks:
@@ -119,8 +124,8 @@ class Serving:
             request_id = message.id
             if result is None and request_id is UNSET:
                 continue
-            if result.__class__ is CoroutineType:
-                self._start(message, result, batch)
+            if result.__class__ in _WAITS:
+                self._start(message, result, batch)  # type: ignore[arg-type]  # seen to be one
             elif request_id is not UNSET:
                 append(Answer(request_id, result))
 
@@ -137,9 +142,9 @@ class Serving:
         else:
             self._fail(message, MethodNotFound(f"there is no method {quoted(method)}"), batch)
 
-    def _start(self, message: Message, work: Coroutine[Any, Any, Any], batch: Batch | None) -> None:
+    def _start(self, message: Message, work: _Work, batch: Batch | None) -> None:
         if len(self._in_flight) >= self._max_in_flight:
-            work.close()
+            _call_off(work)
             error = Overloaded(
                 f"{self._max_in_flight} requests are already under way",
                 hint="Wait for answers before asking again.",
@@ -148,7 +153,7 @@ class Serving:
             return
         # Requests without an id, or with null, can be many at once and cannot be cancelled.
         key = message.id if isinstance(message.id, int | str) else object()
-        task = asyncio.get_running_loop().create_task(work)
+        task = asyncio.ensure_future(work)
         self._in_flight[key] = task
         if batch is not None:
             batch.waiting += 1
@@ -157,7 +162,7 @@ class Serving:
         task.add_done_callback(partial(self._finish, message, key, batch))
 
     def _finish(
-        self, message: Message, key: object, batch: Batch | None, task: asyncio.Task[Any]
+        self, message: Message, key: object, batch: Batch | None, task: asyncio.Future[Any]
     ) -> None:
         del self._in_flight[key]
         if task.cancelled():
@@ -236,3 +241,10 @@ class Serving:
         self._owed -= batch.owed
         if line := batch.render():
             self.answers.append(line)
+
+
+def _call_off(work: _Work) -> None:
+    if isinstance(work, asyncio.Future):
+        work.cancel()
+    else:
+        work.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 import os
 import signal
 from pathlib import Path
@@ -14,6 +15,7 @@ from agor.errors import Cancelled, Overloaded, RpcError
 from agor.executor.terminals.keys import MAX_CALLS
 from agor.protocol.methods import TERMINAL_INPUT
 from agor.protocol.terminals import MAX_INPUT, TerminalInputParams
+from tests.contract.raw_end import notice, request
 from tests.integration.terminals.screens import Onlooker, Screen, python_script
 
 #: Reads nothing until somebody opens the pipe; then to the full stop, and tells what it was.
@@ -101,6 +103,21 @@ async def test_what_somebody_no_longer_wants_typed_is_not(side, tmp_path, begin)
     await side.settle()
     await asyncio.to_thread(begin.write_text, "now")
     await asyncio.gather(*typing, full_stop)
+    whole = b"x" * TOO_MUCH + b"."
+    await screen.sees(f"got {len(whole)} {hashlib.sha256(whole).hexdigest()}")
+
+
+async def test_what_is_called_off_in_the_same_breath_is_not_typed(side, tmp_path, begin):
+    screen = await deaf(side, tmp_path)
+    typing = pasted(screen, b"x" * TOO_MUCH)
+    await side.settle()
+    unwanted = request("unwanted", "terminal_input", terminal_id=screen.id, data="dW53YW50ZWQ=")
+    both = unwanted, notice("$/cancelRequest", id="unwanted")
+    side.peer.send_line(b"".join(json.dumps(one).encode() + b"\n" for one in both))
+    await side.settle()
+    await asyncio.to_thread(begin.write_text, "now")
+    await asyncio.gather(*typing)
+    await screen.type(".")
     whole = b"x" * TOO_MUCH + b"."
     await screen.sees(f"got {len(whole)} {hashlib.sha256(whole).hexdigest()}")
 

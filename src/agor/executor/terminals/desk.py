@@ -162,7 +162,7 @@ class TerminalDesk:
         if (terminal := self._terminals.get(params.terminal_id)) is not None:
             terminal.acknowledge(peer, params.offset)
 
-    def _type(self, params: TerminalInputParams) -> Nothing | Coroutine[Any, Any, Nothing]:
+    def _type(self, params: TerminalInputParams) -> Nothing | asyncio.Future[Nothing]:
         return self._find(params.terminal_id).type(params.data)
 
     def _resize(self, params: ResizeTerminalParams) -> Nothing:

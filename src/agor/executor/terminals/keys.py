@@ -7,6 +7,7 @@ from collections import deque
 
 from agor.errors import HandlerFailed, Overloaded
 from agor.executor.terminals.pty import Pty
+from agor.protocol.forms import Nothing
 
 #: Calls that may wait for a program that does not read, each with `MAX_INPUT` bytes at most. Those
 #: of all terminals together must leave room for other calls on their connection.
@@ -18,7 +19,7 @@ class _Typed:
 
     def __init__(self, rest: memoryview) -> None:
         self.rest = rest
-        self.taken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.taken: asyncio.Future[Nothing] = asyncio.get_running_loop().create_future()
 
 
 class Keys:
@@ -29,8 +30,8 @@ class Keys:
         self._waiting: deque[_Typed] = deque()
         self._ended: HandlerFailed | None = None
 
-    def type(self, data: bytes) -> asyncio.Future[None] | None:
-        """Type. None if all of it was taken at once, else what is done when it is.
+    def type(self, data: bytes) -> Nothing | asyncio.Future[Nothing]:
+        """Type; a future, which is done when all of it is taken, if that is not at once.
 
         Who cancels that has typed as much as was taken until then.
         """
@@ -40,7 +41,7 @@ class Keys:
         if not self._waiting:
             view = view[self._pty.write(view) :]
             if not view:
-                return None
+                return Nothing()
             asyncio.get_running_loop().add_writer(self._pty.near, self._go_on)
         elif len(self._waiting) >= MAX_CALLS:
             raise Overloaded(
@@ -72,7 +73,7 @@ class Keys:
             typed.rest = typed.rest[self._pty.write(typed.rest) :]
             if typed.rest:
                 return
-            typed.taken.set_result(None)
+            typed.taken.set_result(Nothing())
 
     def _withdraw(self, typed: _Typed) -> None:
         """Forget what was taken, or is no longer wanted."""

@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Coroutine
-from typing import Any
 
 import structlog
 
@@ -191,10 +189,9 @@ class Terminal:
 
     # ── what is typed ────────────────────────────────────────────────────────────────────────
 
-    def type(self, data: bytes) -> Nothing | Coroutine[Any, Any, Nothing]:
+    def type(self, data: bytes) -> Nothing | asyncio.Future[Nothing]:
         """Type; a program that does not read makes who typed wait, and nobody else."""
-        taken = self._keys.type(data)
-        return Nothing() if taken is None else _when(taken)
+        return self._keys.type(data)
 
     def resize(self, params: ResizeTerminalParams) -> Nothing:
         """Change the size of the window."""
@@ -244,8 +241,3 @@ class Terminal:
     def _end_keys(self, why: str) -> None:
         hint = "Open another one."
         self._keys.end(HandlerFailed(why, hint=hint, code="terminal_ended"))
-
-
-async def _when(taken: asyncio.Future[None]) -> Nothing:
-    await taken
-    return Nothing()
