@@ -25,8 +25,6 @@ from agor.agents.processes import Group, describe_exit
 from agor.errors import AgentEnded, AgentMissing
 from agor.protocol.launching import Process
 
-#: Longest line that is read: a tool's input or result may be megabytes.
-_LONGEST_LINE = 64 * 1024 * 1024
 _TAIL = 4096
 #: The variable by which what a program has left behind is found.
 _MARK = "AGOR_PROGRAM"
@@ -89,7 +87,7 @@ class Program(Group):
         return program
 
     async def _connect(self, process: subprocess.Popen[bytes]) -> None:
-        self.stdout = asyncio.StreamReader(limit=_LONGEST_LINE)
+        self.stdout = asyncio.StreamReader()
         errors = asyncio.StreamReader()
         for pipe, reader in ((process.stdout, self.stdout), (process.stderr, errors)):
             reading = partial(asyncio.StreamReaderProtocol, reader)

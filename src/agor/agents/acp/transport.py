@@ -17,6 +17,7 @@ import msgspec
 import structlog
 
 from agor.agents.acp.said import Said
+from agor.agents.lines import read_lines
 from agor.protocol.validation import UNREADABLE
 
 log = structlog.get_logger("agor.executor")
@@ -33,7 +34,7 @@ class Transport:
     """Messages over the streams of a program."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader = reader
+        self._lines = read_lines(reader)
         self._writer = writer
         #: What the agent said and nobody has dealt with.
         self.said = Said()
@@ -85,13 +86,10 @@ class Transport:
 
     async def _read_line(self) -> bytes | None:
         try:
-            line = await self._reader.readuntil(b"\n")
-        except asyncio.IncompleteReadError:
-            return None
-        except asyncio.LimitOverrunError:
+            return await anext(self._lines, None)
+        except ValueError:
             self.problem = "sent a line that is longer than any message may be"
             return None
-        return line
 
     async def _take_update(self, message: dict[str, Any]) -> None:
         from acp.schema import SessionNotification

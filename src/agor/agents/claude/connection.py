@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 from claude_agent_sdk import Transport
 
+from agor.agents.lines import read_lines
 from agor.agents.programs import Program
 
 
@@ -38,7 +39,7 @@ class Connection(Transport):
     async def read_messages(self) -> AsyncIterator[dict[str, Any]]:
         """Give its messages until it ends, and then say how it ended."""
         program = self._program
-        while line := await program.stdout.readline():
+        async for line in read_lines(program.stdout):
             # It may print other things.
             if line.startswith(b"{"):
                 message = _read(line)

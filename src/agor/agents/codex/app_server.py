@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from agor.agents.lines import read_lines
 from agor.agents.programs import Program
 from agor.errors import AgentEnded, AgentFailed
 
@@ -116,7 +117,7 @@ class AppServer:
 
     async def _read(self) -> None:
         try:
-            while line := await self._program.stdout.readline():
+            async for line in read_lines(self._program.stdout):
                 await self._take(line)
         except (ValueError, msgspec.DecodeError):
             # A line beyond all bounds, or none that we understand: nothing after it can be trusted.
