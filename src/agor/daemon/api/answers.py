@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from http import HTTPStatus
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -47,21 +47,35 @@ class Answer(NamedTuple):
         ]
 
 
-#: Answers a request as a whole, at once; False if it cannot. `head` leaves out the body.
-AnswerWhole = Callable[[Answer, bool], bool]
-_WHOLE = "agor.answer"
+class Exchange(Protocol):
+    """A request and its answer as wholes, where ASGI has them in pieces."""
+
+    def take_body(self) -> bytes | None:
+        """Take the body, if all of it is here; else it has to be waited for."""
+
+    def answer(self, answer: Answer, *, head: bool) -> bool:
+        """Answer in one write; False if that cannot be now. `head` leaves out the body."""
 
 
-def offer_whole(scope: Scope, answer_whole: AnswerWhole) -> None:
-    """Have `send_answer` use this, which takes one write where ASGI takes two."""
-    scope[_WHOLE] = answer_whole
+_EXCHANGE = "agor.exchange"
+
+
+def offer_exchange(scope: Scope, exchange: Exchange) -> None:
+    """Have `taken_body` and `send_answer` use this."""
+    scope[_EXCHANGE] = exchange
+
+
+def taken_body(scope: Scope) -> bytes | None:
+    """Take the body of a request, if all of it is here already."""
+    exchange: Exchange | None = scope.get(_EXCHANGE)
+    return None if exchange is None else exchange.take_body()
 
 
 async def send_answer(answer: Answer, scope: Scope, send: Send) -> None:
     """Send it; to a HEAD, all but the body."""
     head = scope["method"] == "HEAD"
-    answer_whole: AnswerWhole | None = scope.get(_WHOLE)
-    if answer_whole is not None and answer_whole(answer, head):
+    exchange: Exchange | None = scope.get(_EXCHANGE)
+    if exchange is not None and exchange.answer(answer, head=head):
         return
     start = {
         "type": "http.response.start",

@@ -23,6 +23,7 @@ from agor.daemon.api.answers import (
     encode,
     refuse_handshake,
     send_answer,
+    taken_body,
 )
 from agor.daemon.api.gate import Gate, address_of
 from agor.daemon.api.live import LiveFeeds
@@ -32,7 +33,7 @@ from agor.daemon.api.problems import (
     problem_of,
     unsupported_media_type,
 )
-from agor.daemon.api.reading import collect_body, is_json, read_headers
+from agor.daemon.api.reading import collect_body, is_json, read_headers, too_large
 from agor.daemon.api.route import WEBSOCKET, Connection, Reply, Request, Route
 from agor.daemon.api.routes import ROUTES
 from agor.daemon.api.services import Services
@@ -84,7 +85,7 @@ class App:
                     connection = Connection(scope, receive, send, self.feeds)
                     await route.stream(request, connection)
                     return
-                answer = await self._answer(route, request, receive)
+                answer = await self._answer(route, request, scope, receive)
         except ClientDisconnected:
             return
         except Exception as error:  # noqa: BLE001 - whatever it is, the client gets an answer
@@ -122,14 +123,14 @@ class App:
         access.check_role(principal, route.action)
         return principal
 
-    async def _answer(self, route: Route, request: Request[Any], receive: Receive) -> Answer | None:
+    async def _answer(
+        self, route: Route, request: Request[Any], scope: Scope, receive: Receive
+    ) -> Answer | None:
         """Read the body, and have the handler do its work. None if the client went away."""
         if route.body is not None:
-            answer = await self._read(route, request, receive)
+            answer = await self._read(route, request, scope, receive)
             if answer is not None or request.form is None:
                 return answer
-            # A body may come slowly: who was let in before it may not be let in any more.
-            request.principal = self._who(route, request.headers, request.address, request.https)
         key = idempotency.key_of(route, request.headers)
         if key is None:
             return await _handle(route, request)
@@ -142,13 +143,22 @@ class App:
         finally:
             request.receipt.release()
 
-    async def _read(self, route: Route, request: Request[Any], receive: Receive) -> Answer | None:
+    async def _read(
+        self, route: Route, request: Request[Any], scope: Scope, receive: Receive
+    ) -> Answer | None:
         """Read the body into the request's form; None is the form of a client that went away."""
         assert route.body is not None
         said_nothing = route.body_optional and b"content-type" not in request.headers
         if not said_nothing and not is_json(request.headers):
             return unsupported_media_type()
-        body = await collect_body(receive, request.headers, self.settings.max_body)
+        most = self.settings.max_body
+        body = taken_body(scope)
+        if body is None:
+            body = await collect_body(receive, request.headers, most)
+            # It may have come slowly: who was let in before it may not be let in any more.
+            request.principal = self._who(route, request.headers, request.address, request.https)
+        elif len(body) > most:
+            raise too_large(most)
         if body is None:
             request.form = None
         elif said_nothing and body:

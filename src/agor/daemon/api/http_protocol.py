@@ -8,12 +8,11 @@ a request is on its way to us (ours), it is being answered (no limit), nothing g
 from __future__ import annotations
 
 import asyncio
-from functools import partial
 from typing import Any, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from agor.daemon.api.answers import Answer, Scope, offer_whole, raw_answer
+from agor.daemon.api.answers import Answer, Scope, offer_exchange, raw_answer
 from agor.daemon.api.outlet import Outlet
 from agor.daemon.api.problems import problem, problem_of, retry_after
 from agor.daemon.api.settings import ApiSettings
@@ -116,7 +115,7 @@ class HttpProtocol(HttpToolsProtocol):
             raise ValueError("too long")
         super().on_headers_complete()
         if self._current is not None:
-            offer_whole(cast("Scope", self.scope), partial(self._answer, self._current))
+            offer_exchange(cast("Scope", self.scope), _Exchange(self._current))
 
     def on_message_complete(self) -> None:
         """It is here as a whole: from now on it waits for us."""
@@ -128,21 +127,6 @@ class HttpProtocol(HttpToolsProtocol):
         """Leave the connection to the other protocol."""
         self._stop_timer()
         super().handle_websocket_upgrade()
-
-    def _answer(self, cycle: RequestResponseCycle, answer: Answer, head: bool) -> bool:
-        """Give a plain answer as a whole, as uvicorn would piece by piece."""
-        if answer.headers or cycle.disconnected or cycle.response_started or self.flow.write_paused:
-            return False
-        close = not cycle.keep_alive
-        headers = self.server_state.default_headers
-        self.transport.write(raw_answer(answer, headers, close=close, head=head))
-        cycle.response_started = cycle.response_complete = True
-        cycle.waiting_for_100_continue = False
-        cycle.message_event.set()
-        if close:
-            self.transport.close()
-        cycle.on_response()
-        return True
 
     # ── refusals ─────────────────────────────────────────────────────────────────────────────
 
@@ -211,3 +195,41 @@ class HttpProtocol(HttpToolsProtocol):
                 408, "Not in time", code=told.code, detail=told.message, headers=[retry_after(1)]
             )
         )
+
+
+class _Exchange:
+    """One request on a connection, and its answer, past uvicorn's pieces."""
+
+    __slots__ = ("_cycle",)
+
+    def __init__(self, cycle: RequestResponseCycle) -> None:
+        self._cycle = cycle
+
+    def take_body(self) -> bytes | None:
+        """Take the body, as `receive` would give it in one piece."""
+        cycle = self._cycle
+        if cycle.more_body or cycle.disconnected or cycle.flow.read_paused:
+            return None
+        body, cycle.body = bytes(cycle.body), bytearray()
+        cycle.message_event.clear()
+        return body
+
+    def answer(self, answer: Answer, *, head: bool) -> bool:
+        """Give a plain answer as a whole, as uvicorn would piece by piece."""
+        cycle = self._cycle
+        if (
+            answer.headers
+            or cycle.disconnected
+            or cycle.response_started
+            or cycle.flow.write_paused
+        ):
+            return False
+        close = not cycle.keep_alive
+        cycle.transport.write(raw_answer(answer, cycle.default_headers, close=close, head=head))
+        cycle.response_started = cycle.response_complete = True
+        cycle.waiting_for_100_continue = False
+        cycle.message_event.set()
+        if close:
+            cycle.transport.close()
+        cycle.on_response()
+        return True

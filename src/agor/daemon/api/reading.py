@@ -143,7 +143,7 @@ async def collect_body(receive: Receive, headers: Mapping[bytes, bytes], most: i
     length = headers.get(b"content-length", b"0")
     # With this header the client waits for a word before it sends: no need to read on.
     if b"expect" in headers and length.isdigit() and int(length[:19]) > most:
-        raise _too_large(most)
+        raise too_large(most)
     pieces: list[bytes] = []
     size = 0
     more = True
@@ -159,9 +159,10 @@ async def collect_body(receive: Receive, headers: Mapping[bytes, bytes], most: i
         else:
             pieces.clear()
     if size > most:
-        raise _too_large(most)
+        raise too_large(most)
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
-def _too_large(most: int) -> TooLarge:
+def too_large(most: int) -> TooLarge:
+    """Say that a body is."""
     return TooLarge(f"the body is longer than {most} bytes")

@@ -51,6 +51,11 @@ def spelled(event_type: str, task_id: str | None, data: bytes, at: int) -> bytes
     )  # fmt: skip
 
 
+def numbered(sequence: int, event: bytes) -> bytes:
+    """Put the sequence before the rest of an event."""
+    return b'{"sequence":%d%b' % (sequence, event)
+
+
 class Entry:
     """What is appended together: events, and the statements that go with them."""
 
@@ -254,7 +259,7 @@ def _spell(entries: list[Entry], sequence: int) -> tuple[list[Statement], list[b
     for entry in entries:
         statements += entry.statements(sequence)
         for event in entry.events:
-            bodies.append(b'{"sequence":%d%b' % (sequence, event))
+            bodies.append(numbered(sequence, event))
             sequence += 1
     return statements, bodies
 

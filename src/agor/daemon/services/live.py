@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -20,12 +20,12 @@ from agor.daemon.metrics import Metrics
 from agor.daemon.services import access, states, views
 from agor.daemon.services.access import Action
 from agor.daemon.services.feed import Channel
-from agor.daemon.services.line import Entry
+from agor.daemon.services.line import Entry, numbered
 from agor.daemon.services.principal import Principal
 from agor.daemon.services.stamps import now
 from agor.daemon.store import events, sessions, shares, tasks
-from agor.daemon.store.base import Store
-from agor.daemon.store.rows import SessionRow, TaskRow
+from agor.daemon.store.base import EventRun, Statement, Store, Write
+from agor.daemon.store.rows import AuditRecord, SessionRow, TaskRow
 from agor.errors import NotFound, StoreUnavailable
 from agor.protocol.api import TaskStatus
 from agor.protocol.people import ShareAccess
@@ -121,13 +121,13 @@ class LiveSession:
         self.row, self.current, self.queue = row, current, queue
 
 
-async def outlast(done: asyncio.Future[Any], hasten: Callable[[], None] = lambda: None) -> None:
+async def outlast(commit: Awaitable[Any], hasten: Callable[[], None] = lambda: None) -> None:
     """Wait for a commit even if we are cancelled meanwhile: what follows from it must be applied.
 
     `hasten` has it fail if it cannot happen now. The cancellation is not lost: it comes at the next
     thing that is waited for.
     """
-    cancelled = False
+    done, cancelled = asyncio.ensure_future(commit), False
     while not done.done():
         try:
             await asyncio.shield(done)
@@ -162,9 +162,21 @@ class LiveSessions:
         self._last_number += 1
         return self._last_number
 
-    def add(self, row: SessionRow, committed: int) -> LiveSession:
-        """Take in a session that was just made."""
-        return self._keep(LiveSession(row, self._channel(row, committed), [], {}))
+    async def make(
+        self, row: SessionRow, event: bytes, record: AuditRecord, *others: Statement
+    ) -> None:
+        """Store a new session with the first event of its feed, and take it in.
+
+        Nobody knows of it before it is stored, so there is nothing to be kept in order with.
+        """
+        first = EventRun(row.number, 1, [numbered(1, event)])
+        write = Write([sessions.insert(row), *others], [first], [record])
+        await outlast(self._store.commit(write))
+        self._metrics.events.inc()
+        self._metrics.commit_events.observe(1)
+        # Whoever saw it in a list may have been faster than we are.
+        if row.session_id not in self._live and row.session_id not in self._loading:
+            self._keep(LiveSession(row, self._channel(row, 1), [], {}))
 
     async def get(self, session_id: str) -> LiveSession:
         """Find a session; raises `NotFound`."""

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-
+import msgspec
 from msgspec import UNSET
 
 from agor.daemon.services import access, tool_servers, views
 from agor.daemon.services.audit.records import record
 from agor.daemon.services.credentials import agent_keys
 from agor.daemon.services.executors import Executors
-from agor.daemon.services.line import Entry
+from agor.daemon.services.line import Entry, spelled
 from agor.daemon.services.live import LiveSessions, Turn, outlast
 from agor.daemon.services.principal import Principal
 from agor.daemon.services.receipts import Receipt
@@ -90,23 +89,15 @@ class Sessions:
             updated_at=created,
             mcp_servers=servers,
         )
-        live = self._lives.add(row, 0)
-        entry = Entry([sessions.insert(row)])
-        if receipt is not None:
-            entry.also(receipt.statement(201, views.session(row)))
-        entry.records.append(
-            record(
-                "session.made", who, session_id=row.session_id, agent=row.agentic_tool,
-                workspace=row.workspace,
-            )
+        made = views.session(row)
+        told = spelled("session", None, msgspec.json.encode(made), created)
+        noted = record(
+            "session.made", who, session_id=row.session_id, agent=row.agentic_tool,
+            workspace=row.workspace,
         )  # fmt: skip
-        entry.tell("session", None, views.session(row))
-        try:
-            await live.commit(entry, current=None, queue=[])
-        except BaseException:
-            self._lives.forget(live)
-            raise
-        return views.session(row)
+        others = () if receipt is None else (receipt.statement(201, made),)
+        await self._lives.make(row, told, noted, *others)
+        return made
 
     async def page(
         self,
@@ -157,8 +148,7 @@ class Sessions:
                 sessions.delete(live.row),
                 records=[record("session.deleted", who, session_id=session_id)],
             )
-            deleted = asyncio.ensure_future(self._store.commit(removal))
-            await outlast(deleted)
+            await outlast(self._store.commit(removal))
             self._lives.forget(live)
 
 

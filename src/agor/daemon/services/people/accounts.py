@@ -209,7 +209,7 @@ class Accounts:
     async def _commit(
         self, statements: Sequence[Statement], records: Sequence[AuditRecord]
     ) -> None:
-        await outlast(asyncio.ensure_future(self._store.commit(Write(statements, records=records))))
+        await outlast(self._store.commit(Write(statements, records=records)))
 
 
 def _check_may_add(who: Principal, new: NewUser) -> None:

@@ -6,7 +6,6 @@ database to be let in. When one was used last is known to the minute, and writte
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import secrets
 from collections.abc import Callable
@@ -169,7 +168,7 @@ class ApiTokens:
             await self._store.commit(Write(uses))
 
     async def _commit(self, write: Write) -> None:
-        await outlast(asyncio.ensure_future(self._store.commit(write)))
+        await outlast(self._store.commit(write))
 
     def _put(self, row: ApiTokenRow) -> None:
         self._by_hash[row.token_hash] = row

@@ -5,7 +5,6 @@ What is refused is refused in one way, whatever was wrong: nobody learns here wh
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 from collections.abc import Callable
 
@@ -187,7 +186,7 @@ class SigningIn:
 
     async def _commit(self, statements: list[Statement], records: list[AuditRecord]) -> None:
         write = Write(statements, records=records)
-        await outlast(asyncio.ensure_future(self._store.commit(write)))
+        await outlast(self._store.commit(write))
 
     def _note(self, found: UserRow | None, address: str, why: str) -> None:
         # Of a name that nobody has, nothing is kept: it may be a password in the wrong field.

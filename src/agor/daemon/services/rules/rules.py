@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 
 import structlog
@@ -194,7 +193,7 @@ class Rules:
         return user_id
 
     async def _commit(self, write: Write) -> None:
-        await outlast(asyncio.ensure_future(self._store.commit(write)))
+        await outlast(self._store.commit(write))
 
 
 def made(who: Principal, row: RuleRow) -> AuditRecord:

@@ -169,7 +169,7 @@ class Openings:
                 shell=row.shell, executor=row.executor_id, pid=spawned.pid,
             )  # fmt: skip
             write = Write(statements, records=[opened])
-            await outlast(asyncio.ensure_future(self._store.commit(write)))
+            await outlast(self._store.commit(write))
             self._endings.watch(LiveTerminal(row, environment, self._endings, self._timeout))
         return told
 
