@@ -151,6 +151,8 @@ class LiveSessions:
         self._live: WeakValueDictionary[str, LiveSession] = WeakValueDictionary()
         self._kept: OrderedDict[str, LiveSession] = OrderedDict()
         self._loading: dict[str, asyncio.Task[LiveSession | None]] = {}
+        #: The last ones that were made and not asked for since: they need not be loaded.
+        self._new: dict[str, SessionRow] = {}
         self._last_number = 0
 
     async def open(self) -> None:
@@ -165,7 +167,7 @@ class LiveSessions:
     async def make(
         self, row: SessionRow, event: bytes, record: AuditRecord, *others: Statement
     ) -> None:
-        """Store a new session with the first event of its feed, and take it in.
+        """Store a new session with the first event of its feed.
 
         Nobody knows of it before it is stored, so there is nothing to be kept in order with.
         """
@@ -176,11 +178,15 @@ class LiveSessions:
         self._metrics.commit_events.observe(1)
         # Whoever saw it in a list may have been faster than we are.
         if row.session_id not in self._live and row.session_id not in self._loading:
-            self._keep(LiveSession(row, self._channel(row, 1), [], {}))
+            self._new[row.session_id] = row
+            if len(self._new) > _KEPT:
+                del self._new[next(iter(self._new))]
 
     async def get(self, session_id: str) -> LiveSession:
         """Find a session; raises `NotFound`."""
         session = self._live.get(session_id)
+        if session is None and (row := self._new.pop(session_id, None)) is not None:
+            session = LiveSession(row, self._channel(row, 1), [], {})
         if session is None:
             loading = self._loading.get(session_id)
             if loading is None:

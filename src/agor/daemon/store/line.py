@@ -20,6 +20,8 @@ from dataclasses import dataclass
 from agor.daemon.store.base import Write
 from agor.errors import StoreError
 
+#: Values that are as long as they are.
+_SIZED: frozenset[type] = frozenset((str, bytes))
 #: What a row costs beside its values, roughly.
 _ROW = 64
 
@@ -142,6 +144,6 @@ def _measure(write: Write) -> tuple[int, int]:
         size += sum(map(len, run.bodies))
     for statement in write.statements:
         for value in statement.values:
-            if isinstance(value, str | bytes):
+            if type(value) in _SIZED:
                 size += len(value)
     return rows, size + rows * _ROW
