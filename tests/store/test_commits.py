@@ -103,7 +103,7 @@ async def test_many_at_once_are_all_stored(store: Store):
 
 async def test_what_a_cancelled_caller_handed_in_is_stored_all_the_same(store: Store):
     callers = [
-        asyncio.create_task(store.commit(some_events(number, 1, 50))) for number in range(1, 11)
+        asyncio.ensure_future(store.commit(some_events(number, 1, 50))) for number in range(1, 11)
     ]
     await asyncio.sleep(0)
     for caller in callers:
@@ -118,8 +118,8 @@ async def test_what_a_cancelled_caller_handed_in_is_stored_all_the_same(store: S
 
 
 async def test_a_cancelled_caller_of_a_bad_write_harms_nobody(store: Store):
-    bad = asyncio.create_task(store.commit(Write([NONSENSE])))
-    good = asyncio.create_task(store.commit(some_events(1, 1, 1)))
+    bad = asyncio.ensure_future(store.commit(Write([NONSENSE])))
+    good = asyncio.ensure_future(store.commit(some_events(1, 1, 1)))
     await asyncio.sleep(0)
     bad.cancel()
     await soon(good)
@@ -128,7 +128,7 @@ async def test_a_cancelled_caller_of_a_bad_write_harms_nobody(store: Store):
 
 async def test_closing_writes_what_is_waiting(store: Store, url: str):
     callers = [
-        asyncio.create_task(store.commit(some_events(number, 1, 20))) for number in range(1, 101)
+        asyncio.ensure_future(store.commit(some_events(number, 1, 20))) for number in range(1, 101)
     ]
     await asyncio.sleep(0)
     again = await soon(reopened(store, url))

@@ -172,9 +172,9 @@ async def test_while_the_outcome_cannot_be_found_out_it_is_not_told_and_others_a
     behind: Store, proxy: CuttingProxy, how: How, stored: bool
 ):
     proxy.cut = (b"COMMIT\0", how)
-    in_doubt = asyncio.create_task(behind.commit(some_events(1, 1, 1)))
+    in_doubt = asyncio.ensure_future(behind.commit(some_events(1, 1, 1)))
     await asyncio.sleep(0)
-    waiting = asyncio.create_task(behind.commit(some_events(2, 1, 1)))
+    waiting = asyncio.ensure_future(behind.commit(some_events(2, 1, 1)))
     proxy.refusing = True
     await soon(proxy.was_cut.wait())
     await until(lambda: not behind.available)
@@ -203,7 +203,7 @@ async def test_closing_while_the_outcome_is_in_doubt_is_bounded_and_tells_nothin
 
     monkeypatch.setattr(postgres_store, "_FLUSH_SECONDS", 0.2)
     proxy.cut = (b"COMMIT\0", "deliver")
-    in_doubt = asyncio.create_task(behind.commit(some_events(1, 1, 1)))
+    in_doubt = asyncio.ensure_future(behind.commit(some_events(1, 1, 1)))
     await asyncio.sleep(0)
     proxy.refusing = True
     await soon(proxy.was_cut.wait())

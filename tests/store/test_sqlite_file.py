@@ -189,9 +189,9 @@ async def test_closing_is_bounded_when_the_disk_hangs(
     monkeypatch.setattr(sqlite_store, "_FLUSH_SECONDS", 0.2)
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
-    under_way = asyncio.create_task(store.commit(some_events(1, 1, 1)))
+    under_way = asyncio.ensure_future(store.commit(some_events(1, 1, 1)))
     await until(lambda: store._line.held_writes and not store._line._ready)  # type: ignore[attr-defined]
-    waiting = asyncio.create_task(store.commit(some_events(2, 1, 1)))
+    waiting = asyncio.ensure_future(store.commit(some_events(2, 1, 1)))
     await asyncio.sleep(0)
     await soon(store.close())
     # What became of it cannot be said yet, and is not said.

@@ -36,7 +36,7 @@ async def test_producers_that_are_faster_than_the_disk_wait_and_do_not_fill_the_
     other = sqlite3.connect(tmp_path / "agor.db", isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     producers = [
-        asyncio.create_task(store.commit(some_events(number, 1, 10, b"x" * 10_000)))
+        asyncio.ensure_future(store.commit(some_events(number, 1, 10, b"x" * 10_000)))
         for number in range(1, 101)
     ]
     most = 1_000_000 + 10 * 10_064

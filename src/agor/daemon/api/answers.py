@@ -74,7 +74,8 @@ def taken_body(scope: Scope) -> bytes | None:
 async def send_answer(answer: Answer, scope: Scope, send: Send) -> None:
     """Send it; to a HEAD, all but the body."""
     head = scope["method"] == "HEAD"
-    exchange: Exchange | None = scope.get(_EXCHANGE)
+    # Taken out: it leads back to the scope, and only the collector would end such a circle.
+    exchange: Exchange | None = scope.pop(_EXCHANGE, None)
     if exchange is not None and exchange.answer(answer, head=head):
         return
     start = {

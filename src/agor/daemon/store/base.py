@@ -7,7 +7,7 @@ statement in it can be carried out twice with the same outcome (`ON CONFLICT`, `
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from agor.daemon.store.rows import AuditRecord
@@ -63,11 +63,11 @@ class Store(Reads, Protocol):
     async def close(self) -> None:
         """Write what is waiting, and let go. Bounded."""
 
-    async def commit(self, write: Write) -> None:
-        """Make it durable; returns after the sync. Those that wait are committed together.
+    def commit(self, write: Write) -> Awaitable[None]:
+        """Make it durable; done after the sync. Those that wait are committed together.
 
-        Cancelling the caller does not take back what was handed in. It raises only when it is
-        certain that nothing of it was stored.
+        Cancelling the caller does not take back what was handed in. It raises when it is awaited,
+        and only when it is certain that nothing of it was stored.
         """
 
     async def snapshot(self, questions: Sequence[Statement]) -> list[list[Row]]:

@@ -126,6 +126,11 @@ class Line:
         self._wake()
 
 
+async def refuse(error: StoreError) -> None:
+    """Be a write that fails, for who awaits it."""
+    raise error
+
+
 def refuse_all(group: list[Waiting], error: StoreError) -> dict[int, StoreError]:
     """Refuse a whole group."""
     return dict.fromkeys(range(len(group)), error)

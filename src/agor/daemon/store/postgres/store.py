@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 
 import structlog
 
 from agor.daemon.store.base import Row, Statement, Write
-from agor.daemon.store.line import Bounds, Line
+from agor.daemon.store.line import Bounds, Line, refuse
 from agor.daemon.store.postgres import faults
 from agor.daemon.store.postgres.readers import Readers
 from agor.daemon.store.postgres.writer import Writer
@@ -18,6 +18,7 @@ log = structlog.get_logger("agor.store")
 
 #: How long `close` waits for what is in the line.
 _FLUSH_SECONDS = 15.0
+_CLOSED = "the database is closed"
 
 
 class PostgresStore:
@@ -69,12 +70,13 @@ class PostgresStore:
         self._line.abandon()
         await self._readers.close()
 
-    async def commit(self, write: Write) -> None:
+    def commit(self, write: Write) -> Awaitable[None]:
         """Make it durable, together with what others commit at this time."""
-        self._refuse_if_closed()
+        if not self._open:
+            return refuse(StoreUnavailable(_CLOSED))
         if self._writer.outage is not None:
-            raise self._writer.outage.again()
-        await self._line.add(write).done
+            return refuse(self._writer.outage.again())
+        return self._line.add(write).done
 
     async def read(self, sql: str, values: Row = ()) -> list[Row]:
         """Ask one question."""
@@ -95,4 +97,4 @@ class PostgresStore:
 
     def _refuse_if_closed(self) -> None:
         if not self._open:
-            raise StoreUnavailable("the database is closed")
+            raise StoreUnavailable(_CLOSED)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from pathlib import Path
 
 import structlog
 
 from agor.daemon.store.base import Row, Statement, Write
-from agor.daemon.store.line import Bounds, Line, Waiting
+from agor.daemon.store.line import Bounds, Line, Waiting, refuse
 from agor.daemon.store.sqlite.checkpoints import Checkpoints
 from agor.daemon.store.sqlite.file import DatabaseFile
 from agor.daemon.store.sqlite.readers import Readers
@@ -24,6 +24,7 @@ log = structlog.get_logger("agor.store")
 _SWITCH_SECONDS = 0.0005
 #: How long `close` waits for what is in the line.
 _FLUSH_SECONDS = 15.0
+_CLOSED = "the database is closed"
 
 
 class SqliteStore:
@@ -82,10 +83,11 @@ class SqliteStore:
         finally:
             sys.setswitchinterval(self._switch_seconds)
 
-    async def commit(self, write: Write) -> None:
+    def commit(self, write: Write) -> Awaitable[None]:
         """Make it durable, together with what others commit at this time."""
-        self._refuse_if_closed()
-        await self._line.add(write).done
+        if not self._open:
+            return refuse(StoreUnavailable(_CLOSED))
+        return self._line.add(write).done
 
     async def read(self, sql: str, values: Row = ()) -> list[Row]:
         """Ask one question."""
@@ -106,7 +108,7 @@ class SqliteStore:
 
     def _refuse_if_closed(self) -> None:
         if not self._open:
-            raise StoreUnavailable("the database is closed")
+            raise StoreUnavailable(_CLOSED)
 
     def _claim(self) -> None:
         self._file.claim()
