@@ -11,17 +11,15 @@ from prometheus_client import (
     Counter,
     Gauge,
     GCCollector,
-    Histogram,
     PlatformCollector,
     ProcessCollector,
     generate_latest,
 )
 
+from agor.daemon.tallies import Commits, Requests
+
 # When a counter was made says nothing that its first value does not.
 prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
-
-_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-_EVENTS = (1, 4, 16, 64, 256, 1024, 4096)
 
 
 class Metrics:
@@ -29,16 +27,8 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = registry = CollectorRegistry()
-        self.requests = Counter(
-            "agor_http_requests", "Requests answered.", ("route", "status"), registry=registry
-        )
-        self.request_seconds = Histogram(
-            "agor_http_request_seconds",
-            "From a request's head to the end of its answer.",
-            ("route",),
-            buckets=_SECONDS,
-            registry=registry,
-        )
+        self.requests = Requests()
+        registry.register(self.requests)
         self.followers = Gauge(
             "agor_feed_followers", "Clients that follow a feed.", ("transport",), registry=registry
         )
@@ -54,13 +44,8 @@ class Metrics:
             "Clients of a terminal cut off: they did not read.",
             registry=registry,
         )
-        self.events = Counter("agor_events_committed", "Events made durable.", registry=registry)
-        self.commit_events = Histogram(
-            "agor_commit_events",
-            "Events that were made durable together.",
-            buckets=_EVENTS,
-            registry=registry,
-        )
+        self.commits = Commits()
+        registry.register(self.commits)
         self.tasks_ended = Counter(
             "agor_tasks_ended", "Tasks that ended, by how.", ("status",), registry=registry
         )

@@ -10,7 +10,6 @@ import time
 from typing import Any
 
 import structlog
-from prometheus_client import Counter, Histogram
 from uvicorn.protocols.utils import ClientDisconnected
 
 from agor.daemon.api import idempotency
@@ -61,8 +60,6 @@ class App:
         self._authenticator = authenticator
         self._gate = Gate(settings.host, settings.allowed_hosts, settings.https_proxy)
         self._table = Table(ROUTES)
-        #: Looked up once for each route and status: there are few.
-        self._figures: dict[tuple[str, int], tuple[Counter, Histogram]] = {}
         self.feeds = LiveFeeds(settings, services.metrics)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -169,13 +166,7 @@ class App:
 
     def _count(self, route: Route | None, status: int, seconds: float) -> None:
         name = _NO_ROUTE if route is None else route.name
-        figures = self._figures.get((name, status))
-        if figures is None:
-            metrics = self._services.metrics
-            figures = (metrics.requests.labels(name, status), metrics.request_seconds.labels(name))
-            self._figures[name, status] = figures
-        figures[0].inc()
-        figures[1].observe(seconds)
+        self._services.metrics.requests.add(name, status, seconds)
 
 
 async def _handle(route: Route, request: Request[Any]) -> Answer:

@@ -98,8 +98,7 @@ class Channel:
         self.closed = False
 
     def _publish(self, first: int, bodies: list[bytes]) -> None:
-        self._metrics.events.inc(len(bodies))
-        self._metrics.commit_events.observe(len(bodies))
+        self._metrics.commits.add(len(bodies))
         if self.followers:
             self._push(Chunk(first, bodies))
 

@@ -174,8 +174,7 @@ class LiveSessions:
         first = EventRun(row.number, 1, [numbered(1, event)])
         write = Write([sessions.insert(row), *others], [first], [record])
         await outlast(self._store.commit(write))
-        self._metrics.events.inc()
-        self._metrics.commit_events.observe(1)
+        self._metrics.commits.add(1)
         # Whoever saw it in a list may have been faster than we are.
         if row.session_id not in self._live and row.session_id not in self._loading:
             self._new[row.session_id] = row
