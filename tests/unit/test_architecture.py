@@ -81,7 +81,8 @@ JOINS_BOTH_SIDES = SOURCE / "daemon" / "parts.py"
 DAEMON_LAYERS: dict[str, set[str]] = {
     "git": set(),
     "pool": set(),
-    "metrics": set(),
+    "tallies": set(),
+    "metrics": {"tallies"},
     "store": {"pool"},
     "services": {"git", "metrics", "pool", "store"},
     "api": {"metrics", "services"},
