@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -306,12 +307,19 @@ def test_one_that_does_not_answer_is_told(daemon, home):
     assert json.loads(done.stdout)["state"] == "unresponsive"
 
 
-def test_one_that_is_still_starting_is_told_and_can_be_stopped(installed, daemon, home, mark):
+@contextlib.contextmanager
+def in_front(installed, home, mark, how) -> Iterator[subprocess.Popen[str]]:
+    """Run a daemon that behaves so in the foreground, until it serves."""
     command = [installed / "agor", "daemon", "run", "--port", "0"]
-    env = mark.env | environment(home, "undescribed")
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=env) as starting:
-        assert starting.stderr is not None
-        assert starting.stderr.readline() == "serving with 10 executors\n"
+    env = mark.env | environment(home, how)
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=env) as process:
+        assert process.stderr is not None
+        assert process.stderr.readline() == "serving with 10 executors\n"
+        yield process
+
+
+def test_one_that_is_still_starting_is_told_and_can_be_stopped(installed, daemon, home, mark):
+    with in_front(installed, home, mark, "undescribed") as starting:
         done = daemon("status")
         assert done.returncode == 1
         assert "agor is starting" in done.stdout
@@ -319,17 +327,14 @@ def test_one_that_is_still_starting_is_told_and_can_be_stopped(installed, daemon
 
 
 def test_one_that_takes_its_time_to_end_is_said_to_be_ending(installed, daemon, home, mark):
-    command = [installed / "agor", "daemon", "run", "--port", "0"]
-    env = mark.env | environment(home, "lingers")
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=env) as ending:
-        assert ending.stderr is not None
-        assert ending.stderr.readline() == "serving with 10 executors\n"
+    with in_front(installed, home, mark, "lingers") as ending:
         ending.terminate()
+        assert ending.stderr is not None
         assert ending.stderr.readline() == "lingering\n"
         done = daemon("status")
         assert (done.returncode, "agor is ending" in done.stdout) == (1, True)
         assert json.loads(daemon("status", "--json").stdout)["state"] == "ending"
-        done = run_agor("session", "list", env=env)
+        done = run_agor("session", "list", env=mark.env | environment(home, "lingers"))
         assert done.returncode == 1
         assert f"the daemon of {home} is ending\nTry again in a moment.\n" in done.stderr
         ending.kill()

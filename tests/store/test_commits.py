@@ -138,6 +138,18 @@ async def test_closing_writes_what_is_waiting(store: Store, url: str):
     await again.close()
 
 
+async def test_what_was_refused_stays_so_even_if_it_is_awaited_later(url: str):
+    store = connect(url)
+    refused = store.commit(some_events(1, 1, 1))
+    await store.open()
+    try:
+        with pytest.raises(StoreUnavailable, match="closed"):
+            await refused
+        assert await sequences(store, 1) == []
+    finally:
+        await store.close()
+
+
 async def test_a_store_that_is_not_open_refuses_everything(url: str):
     store = connect(url)
     for _ in range(2):

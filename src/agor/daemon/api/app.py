@@ -152,16 +152,16 @@ class App:
         body = taken_body(scope)
         if body is None:
             body = await collect_body(receive, request.headers, most)
+            if body is None:
+                request.form = None
+                return None
             # It may have come slowly: who was let in before it may not be let in any more.
             request.principal = self._who(route, request.headers, request.address, request.https)
-        elif len(body) > most:
+        if len(body) > most:
             raise too_large(most)
-        if body is None:
-            request.form = None
-        elif said_nothing and body:
+        if said_nothing and body:
             return unsupported_media_type()
-        else:
-            request.form = route.read_body(body) if body or not said_nothing else route.body()
+        request.form = route.read_body(body) if body or not said_nothing else route.body()
         return None
 
     def _count(self, route: Route | None, status: int, seconds: float) -> None:

@@ -1,6 +1,6 @@
-"""The one place that numbers a session's events.
+"""The one place that numbers a session's events, but for the first: it is stored with the session.
 
-Whatever is to appear in a session's feed is appended here. Entries that come while a commit is
+Whatever else is to appear in a session's feed is appended here. Entries that come while a commit is
 under way are committed together in the next one; then, and only then, followers are told.
 
 Invariants:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from agor.daemon.store.base import Write
 from agor.errors import StoreError
 
-#: Values that are as long as they are.
+#: Kinds of values whose length counts; all others are small.
 _SIZED: frozenset[type] = frozenset((str, bytes))
 #: What a row costs beside its values, roughly.
 _ROW = 64
