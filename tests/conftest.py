@@ -6,12 +6,18 @@
 import pytest
 from hypothesis import settings
 
+from agor.daemon.store.sqlite import scribe
+from tests import nursery
+
 # Before anything imports it: its cases are tests as well.
 pytest.register_assert_rewrite("agor.testing")
 
 settings.register_profile("repeatable", derandomize=True, database=None, deadline=None)
 settings.register_profile("explore", max_examples=5000, deadline=None)
 settings.load_profile("repeatable")
+
+# What a store of a test's own process starts; daemons of their own processes start the real one.
+scribe.spawn = nursery.spawn_writer  # type: ignore[assignment]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

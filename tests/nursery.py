@@ -24,9 +24,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import IO, Any, Literal
 
+# The real one, though for stores of tests it is replaced by what is below.
+from agor.daemon.store.sqlite.scribe import spawn as spawn_real_writer
 from tests.integration.processes import PATIENCE
 
-Kind = Literal["agor", "agor-executor", "warden"]
+__all__ = ["FIRST_FD", "Forked", "run_agor", "spawn_real_writer", "spawn_writer"]
+
+Kind = Literal["agor", "agor-executor", "warden", "writer"]
 
 _LARGEST = 128 * 1024
 _ROOT = Path(__file__).parents[1]
@@ -62,6 +66,13 @@ def run_agor(
     return subprocess.CompletedProcess(
         ["agor", *words], code, told[0].decode(), told[1].decode(errors="replace")
     )
+
+
+def spawn_writer(line: socket.socket, lock: int) -> Forked:
+    """Start the process that writes to SQLite, as `agor.daemon.store.sqlite.scribe.spawn` would."""
+    with Path(os.devnull).open("wb") as nothing:
+        fds = (line.fileno(), nothing.fileno(), 2, lock)
+        return Forked("writer", [], env={}, cwd=Path("/"), fds=fds)
 
 
 class Forked:
@@ -172,7 +183,14 @@ def _import_daemon() -> Callable[[], object]:
     return main
 
 
+def _import_writer() -> Callable[[], object]:
+    from agor.daemon.store.sqlite.writing import main
+
+    return main
+
+
 _IMPORTS: dict[Kind, Callable[[], Callable[[], object]]] = {
+    "writer": _import_writer,
     "agor": _import_command,
     "agor-executor": _import_executor,
     "warden": _import_daemon,

@@ -226,3 +226,9 @@ def a_credential(
             **members,
         }
     )
+
+
+def pid_of_writer(store: Any) -> int:
+    """Tell which process writes for a store of SQLite."""
+    pid: int = store._scribe._process._popen.pid
+    return pid

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -14,9 +15,10 @@ import pytest
 
 from agor.daemon.store import connect
 from agor.daemon.store.base import Store
+from agor.daemon.store.sqlite.store import SqliteStore
 from agor.errors import StoreUnavailable
 from tests.contract.waiting import soon, until
-from tests.store.examples import sequences, some_events
+from tests.store.examples import pid_of_writer, sequences, some_events
 
 MEBIBYTE = 1024 * 1024
 
@@ -86,50 +88,25 @@ async def test_a_disk_that_is_full_at_the_start_is_named(small_disk: Path):
     await store.close()
 
 
-# Runs in a process of its own: a limit on the size of files is one for all of its files.
-LIMITED = """
-import asyncio, resource, sys
-from agor.daemon.store import connect
-from agor.errors import StoreUnavailable
-from tests.store.examples import sequences, some_events
-
-async def main() -> None:
-    store = connect(sys.argv[1])
+async def test_an_error_of_the_disk_refuses_and_loses_nothing_and_goes_on_after_it(tmp_path: Path):
+    """The process that writes may not make a file any longer, for a while."""
+    store = SqliteStore(tmp_path / "agor.db")
     await store.open()
-    _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (2_000_000, hard))
-    last = 0
-    try:
-        while True:
-            await store.commit(some_events(1, last + 1, last + 100, b"x" * 1000))
-            last += 100
-    except StoreUnavailable as error:
-        assert "SQLITE_IOERR" in str(error), error
-    assert last and not store.available
+    writer = pid_of_writer(store)
+    _, hard = resource.prlimit(writer, resource.RLIMIT_FSIZE)
+    resource.prlimit(writer, resource.RLIMIT_FSIZE, (2_000_000, hard))
+    last = await fill(store)
+    assert last
+    with pytest.raises(StoreUnavailable, match="SQLITE_IOERR"):
+        await soon(store.commit(some_events(1, last + 1, last + 100, b"x" * 1000)))
     assert await sequences(store, 1) == list(range(1, last + 1))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
-    await store.commit(some_events(1, last + 1, last + 100, b"x" * 1000))
-    assert store.available
+    resource.prlimit(writer, resource.RLIMIT_FSIZE, (hard, hard))
+    await soon(store.commit(some_events(1, last + 1, last + 100, b"x" * 1000)))
+    assert pid_of_writer(store) == writer
     assert await sequences(store, 1) == list(range(1, last + 101))
     await store.close()
-    print("done", last + 100)
-
-asyncio.run(main())
-"""
-
-
-async def test_an_error_of_the_disk_refuses_and_loses_nothing_and_goes_on_after_it(tmp_path: Path):
-    url = f"sqlite:///{tmp_path}/agor.db"
-    done = subprocess.run(
-        [sys.executable, "-c", LIMITED, url], capture_output=True, text=True, timeout=100,
-        check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    word, last = done.stdout.splitlines()[-1].split()
-    assert word == "done"
-    store = connect(url)
     await store.open()
-    assert await sequences(store, 1) == list(range(1, int(last) + 1))
+    assert await sequences(store, 1) == list(range(1, last + 101))
     await store.close()
 
 
@@ -146,8 +123,11 @@ KILLED_UNSYNCED = """
 import asyncio, os, signal, sys
 from pathlib import Path
 from agor.daemon.store import connect
+from agor.daemon.store.sqlite import scribe
 from agor.errors import StoreUnavailable
-from tests.store.examples import some_events
+from tests.store.examples import pid_of_writer, some_events
+
+scribe._ALLOWED += ("LD_PRELOAD", "NO_SYNC")
 
 async def main() -> None:
     store = connect(sys.argv[1])
@@ -158,6 +138,7 @@ async def main() -> None:
         await store.commit(some_events(1, 11, 20))
     except StoreUnavailable as error:
         print(error, flush=True)
+    os.kill(pid_of_writer(store), signal.SIGKILL)
     os.kill(os.getpid(), signal.SIGKILL)
 
 asyncio.run(main())

@@ -7,6 +7,7 @@ import os
 import random
 import sqlite3
 import stat
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,9 @@ import pytest
 from agor.daemon.store import connect
 from agor.daemon.store.base import Store
 from agor.daemon.store.sqlite import file as database_file
+from agor.daemon.store.sqlite import store as sqlite_store
+from agor.daemon.store.sqlite.store import SqliteStore
+from agor.daemon.store.sqlite.upkeep import Upkeep
 from agor.errors import StoreError, StoreUnavailable, StoreUnusable
 from tests.contract.waiting import soon, until
 from tests.store.examples import sequences, some_events
@@ -26,9 +30,18 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def url(path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A database whose file is looked at before every commit."""
-    monkeypatch.setattr(database_file, "_CHECK_SECONDS", 0)
+    # No lock is let go while we wait for it here.
+    monkeypatch.setattr(database_file, "_LOCK_SECONDS", 0.05)
     return f"sqlite:///{path}"
+
+
+@pytest.fixture
+async def store(path: Path, url: str) -> AsyncIterator[SqliteStore]:
+    """A store whose file is looked at before every commit, and that is impatient."""
+    store = SqliteStore(path, upkeep=Upkeep(check_seconds=0, busy_seconds=0.05))
+    await store.open()
+    yield store
+    await store.close()
 
 
 def modes(path: Path) -> set[int]:
@@ -120,12 +133,8 @@ async def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path):
     assert refused.value.hint
 
 
-async def test_while_another_program_writes_commits_fail_and_then_go_on(
-    store: Store, path: Path, monkeypatch: pytest.MonkeyPatch
-):
+async def test_while_another_program_writes_commits_fail_and_then_go_on(store: Store, path: Path):
     await store.commit(some_events(1, 1, 1))
-    writer = store._writer  # type: ignore[attr-defined]
-    writer._connection.execute("PRAGMA busy_timeout = 50")
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     with pytest.raises(StoreUnavailable, match="locked") as refused:
@@ -144,8 +153,6 @@ async def test_that_it_can_be_written_again_is_noticed_though_nobody_writes(
     store: Store, path: Path
 ):
     await store.commit(some_events(1, 1, 1))
-    writer = store._writer  # type: ignore[attr-defined]
-    writer._connection.execute("PRAGMA busy_timeout = 50")
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     with pytest.raises(StoreUnavailable):
@@ -181,26 +188,23 @@ async def test_nothing_is_acknowledged_into_a_log_that_was_taken_away(store: Sto
     assert await sequences(store, 1) == [1, 2]
 
 
-async def test_closing_is_bounded_when_the_disk_hangs(
-    store: Store, path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    from agor.daemon.store.sqlite import store as sqlite_store
-
+async def test_closing_is_bounded_when_the_disk_hangs(path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(sqlite_store, "_FLUSH_SECONDS", 0.2)
+    store = SqliteStore(path, upkeep=Upkeep(busy_seconds=60))
+    await store.open()
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     under_way = asyncio.ensure_future(store.commit(some_events(1, 1, 1)))
-    await until(lambda: store._line.held_writes and not store._line._ready)  # type: ignore[attr-defined]
+    await until(lambda: store._line.held_writes and not store._line._ready)
     waiting = asyncio.ensure_future(store.commit(some_events(2, 1, 1)))
     await asyncio.sleep(0)
     await soon(store.close())
-    # What became of it cannot be said yet, and is not said.
-    assert not under_way.done()
-    with pytest.raises(asyncio.CancelledError):
-        await soon(waiting)
+    # What became of them cannot be said, and is not said.
+    for each in (under_way, waiting):
+        with pytest.raises(asyncio.CancelledError):
+            await soon(each)
     other.execute("ROLLBACK")
     other.close()
-    await soon(under_way)
 
 
 def test_the_lock_beside_the_file_is_not_the_file(path: Path):

@@ -5,27 +5,40 @@ from __future__ import annotations
 import asyncio
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from agor.daemon.store import connect
 from agor.daemon.store.base import Store
-from agor.daemon.store.sqlite import checkpoints
+from agor.daemon.store.sqlite.checkpoints import Checkpoints
 from agor.daemon.store.sqlite.file import DatabaseFile
+from agor.daemon.store.sqlite.frames import Group
+from agor.daemon.store.sqlite.store import SqliteStore
+from agor.daemon.store.sqlite.upkeep import Upkeep
 from tests.contract.waiting import soon, until
 from tests.store.examples import sequences, some_events
 
 PAGE = 4096
 
 
+#: A log that is emptied early and may have few pages.
+SMALL = Upkeep(worth_bytes=64 * 1024, log_pages=500)
+
+
 @pytest.fixture
-def url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A database whose log is emptied early and may have few pages."""
-    monkeypatch.setattr(checkpoints, "_WORTH_BYTES", 64 * 1024)
-    monkeypatch.setattr(checkpoints, "LOG_FRAMES", 500)
+def url(tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path}/agor.db"
+
+
+@pytest.fixture
+async def store(url: str) -> AsyncIterator[SqliteStore]:
+    store = SqliteStore(Path(url.removeprefix("sqlite:///")), upkeep=SMALL)
+    await store.open()
+    yield store
+    await store.close()
 
 
 def sizes(url: str) -> tuple[int, int]:
@@ -91,13 +104,21 @@ def file(url: str) -> Iterator[DatabaseFile]:
     file.release()
 
 
-def commit(emptying: checkpoints.Checkpoints, connection: sqlite3.Connection, number: int) -> None:
+#: A group with nothing in it.
+NOTHING = Group(0, 0, 0, [])
+
+
+def say_nothing(event: str, **members: Any) -> None:
+    """Be the log of a checkpoint that has nothing to complain about."""
+
+
+def commit(emptying: Checkpoints, connection: sqlite3.Connection, number: int) -> None:
     emptying.begin()
     connection.execute("UPDATE last_commit SET number = ?", (number,))
-    emptying.committed([])
+    emptying.committed(NOTHING)
 
 
-def age(file: DatabaseFile, emptying: checkpoints.Checkpoints) -> None:
+def age(file: DatabaseFile, emptying: Checkpoints) -> None:
     """Make the log look older: the clock of files is too coarse for two writes in a row."""
     os.utime(file._log, ns=(1, 1))
     emptying._written = file.log_written()
@@ -105,7 +126,7 @@ def age(file: DatabaseFile, emptying: checkpoints.Checkpoints) -> None:
 
 def test_a_checkpoint_begins_only_after_a_commit_that_came_after_the_last_one(file: DatabaseFile):
     """Older versions of SQLite can damage a database else: see the module."""
-    emptying, connection = checkpoints.Checkpoints(file), file.connect()
+    emptying, connection = Checkpoints(file, say_nothing), file.connect()
     assert not emptying._is_due()
     commit(emptying, connection, 1001)
     assert emptying._is_due()
@@ -122,17 +143,15 @@ def test_a_checkpoint_begins_only_after_a_commit_that_came_after_the_last_one(fi
     emptying.begin()
     emptying._move(connection)
     emptying._over, emptying._written = False, 0
-    emptying.committed([])
+    emptying.committed(NOTHING)
     assert not emptying._is_due()
     connection.close()
 
 
 @pytest.mark.parametrize("limit", [1, 1000])
-def test_while_it_is_the_writers_turn_no_other_checkpoint_begins(
-    file: DatabaseFile, monkeypatch: pytest.MonkeyPatch, limit: int
-):
-    monkeypatch.setattr(checkpoints, "LOG_FRAMES", limit)
-    emptying, connection = checkpoints.Checkpoints(file), file.connect()
+def test_while_it_is_the_writers_turn_no_other_checkpoint_begins(file: DatabaseFile, limit: int):
+    file.upkeep = Upkeep(log_pages=limit)
+    emptying, connection = Checkpoints(file, say_nothing), file.connect()
     commit(emptying, connection, 1001)
     emptying._move(connection)
     age(file, emptying)

@@ -3,8 +3,8 @@
 It is done in a thread of its own, so that commits do not wait for it. While commits go on without a
 pause it never catches up with them; so the writer moves the little that is left, between two
 commits, and the next one starts the log anew. That bounds the log, and to write over it takes half
-the time of making it longer. Readers can be in the way of starting anew: past `LOG_FRAMES` the
-writer waits for them a little.
+the time of making it longer. Readers can be in the way of starting anew: past `Upkeep.log_pages`
+the writer waits for them a little.
 
 Before its version 3.51.3 SQLite could damage a database if a checkpoint of a log that was moved
 already began in the very moment in which a commit starts that log anew. So one begins only when
@@ -16,36 +16,33 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+from typing import Any, Protocol
 
-import structlog
+from agor.daemon.store.sqlite.file import DatabaseFile
+from agor.daemon.store.sqlite.frames import Group
+from agor.daemon.store.sqlite.upkeep import PAGE_BYTES
 
-from agor.daemon.store.line import Waiting
-from agor.daemon.store.sqlite.file import (
-    BUSY_SECONDS,
-    LOG_BYTES,
-    PAGE_BYTES,
-    DatabaseFile,
-)
 
-log = structlog.get_logger("agor.store")
+class Say(Protocol):
+    """Puts something into the daemon's log, as a warning."""
 
-#: Bytes committed before it is worth the while.
-_WORTH_BYTES = 32 * 1024 * 1024
-#: Pages in the log past which the writer waits for readers.
-LOG_FRAMES = LOG_BYTES // PAGE_BYTES
-#: … so long.
+    def __call__(self, event: str, **members: Any) -> None:
+        """Say it."""
+
+
+#: How long the writer waits for readers, if there are too many pages in the log.
 _PATIENCE_MS = 100
 
 
 class Checkpoints:
     """The thread, and what the writer tells it."""
 
-    def __init__(self, file: DatabaseFile) -> None:
+    def __init__(self, file: DatabaseFile, say: Say) -> None:
         self._file = file
+        self._say = say
         #: Pages that the log had at last, and how many are too many.
-        self._frames, self._limit = 0, LOG_FRAMES
+        self._frames, self._limit = 0, file.upkeep.log_pages
         self._bell = threading.Event()
-        self._closing = False
         self._unmoved = 0
         #: Transactions begun, and the last one done; and how many were begun when we last ended.
         self._begun = self._done = self._mark = 0
@@ -59,22 +56,15 @@ class Checkpoints:
         """Start the thread."""
         self._thread.start()
 
-    def close(self, *, wait: bool) -> None:
-        """End the thread."""
-        self._closing = True
-        self._bell.set()
-        if wait:
-            self._thread.join()
-
     def begin(self) -> None:
         """The writer begins a transaction."""
         self._begun += 1
 
-    def committed(self, group: list[Waiting]) -> None:
+    def committed(self, group: Group) -> None:
         """The writer has committed a group."""
         self._done = self._begun
         self._unmoved += _growth(group)
-        if self._unmoved >= _WORTH_BYTES and not self._over:
+        if self._unmoved >= self._file.upkeep.worth_bytes and not self._over:
             self._unmoved = 0
             self._bell.set()
 
@@ -96,15 +86,16 @@ class Checkpoints:
     def _insist(self, connection: sqlite3.Connection) -> None:
         connection.execute(f"PRAGMA busy_timeout = {_PATIENCE_MS}")
         busy, frames, _ = connection.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()
-        connection.execute(f"PRAGMA busy_timeout = {int(BUSY_SECONDS * 1000)}")
+        connection.execute(f"PRAGMA busy_timeout = {int(self._file.upkeep.busy_seconds * 1000)}")
         # Who reads for so long would make commits wait again and again: let it grow a while.
-        self._limit = frames + LOG_FRAMES if busy else LOG_FRAMES
+        most = self._file.upkeep.log_pages
+        self._limit = frames + most if busy else most
         if busy:
-            log.warning("log_not_emptied", database=str(self._file.path), pages=frames)
+            self._say("log_not_emptied", database=str(self._file.path), pages=frames)
 
     def _run(self) -> None:
         connection: sqlite3.Connection | None = None
-        while self._bell.wait() and not self._closing:
+        while self._bell.wait():
             self._bell.clear()
             if not self._is_due():
                 continue
@@ -117,8 +108,6 @@ class Checkpoints:
                 if connection is not None:
                     connection.close()
                     connection = None
-        if connection is not None:
-            connection.close()
 
     def _is_due(self) -> bool:
         return (
@@ -127,7 +116,7 @@ class Checkpoints:
 
     def _failed(self, error: sqlite3.Error) -> None:
         # The log stays as it is, and what was committed is safe in it.
-        log.warning("checkpoint_failed", database=str(self._file.path), why=str(error))
+        self._say("checkpoint_failed", database=str(self._file.path), why=str(error))
 
     def _move(self, connection: sqlite3.Connection) -> None:
         _, self._frames, _ = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
@@ -136,10 +125,9 @@ class Checkpoints:
         self._over = True
 
 
-def _growth(group: list[Waiting]) -> int:
+def _growth(group: Group) -> int:
     """Estimate by how many bytes the log has grown: each write changes one page at least."""
-    rows = sum(waiting.rows for waiting in group)
-    size = sum(waiting.size for waiting in group)
-    if size > rows * (PAGE_BYTES // 4):
-        size += rows * PAGE_BYTES
-    return size + len(group) * PAGE_BYTES
+    size = group.size
+    if size > group.rows * (PAGE_BYTES // 4):
+        size += group.rows * PAGE_BYTES
+    return size + len(group.writes) * PAGE_BYTES

@@ -15,38 +15,38 @@ from pathlib import Path
 
 from agor.daemon.store.migrate import VERSION_TABLE, needs_upgrade, upgrade
 from agor.daemon.store.sqlite import faults
+from agor.daemon.store.sqlite.frames import Identity
+from agor.daemon.store.sqlite.upkeep import LOG_BYTES, Upkeep
 from agor.errors import StoreUnavailable, StoreUnusable
 
-#: SQLite's own default.
-PAGE_BYTES = 4096
-#: How long a statement waits for another program's lock.
-BUSY_SECONDS = 5.0
-#: The log's file is not kept larger than this once it is emptied.
-LOG_BYTES = 128 * 1024 * 1024
-
-#: How often it is looked whether the file is still there.
-_CHECK_SECONDS = 0.2
+#: How long another's lock is waited for: the writer of a daemon that was killed lets go of it when
+#: it is done with what it was doing.
+_LOCK_SECONDS = 5.0
+_LOCK_PAUSE = 0.01
 #: Free space below which a full disk is taken to be full still.
 _SPACE_BYTES = 1024 * 1024
 
 #: Some SQL of ours is not known to SQLite before.
 _OLDEST = (3, 35)
 
-_Identity = tuple[int, int]
+Identities = tuple[Identity | None, Identity | None]
 
 
 class DatabaseFile:
     """A database file that is ours alone while it is claimed."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, upkeep: Upkeep | None = None) -> None:
         # SQLite follows links, and so do the files beside it.
         self.path = path.resolve()
+        self.upkeep = upkeep or Upkeep()
         self._log = self.path.with_name(f"{self.path.name}-wal")
-        self._lock: int | None = None
+        #: The lock that keeps other daemons out. Whoever has this descriptor holds it.
+        self.lock: int | None = None
         #: Kept open so that the log stays the same file, whichever connection is closed.
         self._anchor: sqlite3.Connection | None = None
-        self._checked = -_CHECK_SECONDS
-        self._identities: tuple[_Identity | None, _Identity | None] = (None, None)
+        self._checked = -self.upkeep.check_seconds
+        #: What the database and its log are.
+        self.identities: Identities = (None, None)
 
     def claim(self) -> None:
         """Make the file if there is none, readable for nobody else, and lock out other daemons."""
@@ -58,8 +58,8 @@ class DatabaseFile:
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             lock = self.path.with_name(f"{self.path.name}-lock")
-            self._lock = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self.lock = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            _wait_for(self.lock)
             os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
             self.path.chmod(0o600)
         except BlockingIOError as error:
@@ -83,9 +83,9 @@ class DatabaseFile:
         if self._anchor is not None:
             self._anchor.close()
             self._anchor = None
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
+        if self.lock is not None:
+            os.close(self.lock)
+            self.lock = None
 
     def connect(self) -> sqlite3.Connection:
         """Open a connection to write with. The file must be there: none is made."""
@@ -108,7 +108,7 @@ class DatabaseFile:
         connection = sqlite3.connect(
             f"{self.path.as_uri()}?mode=rw",
             uri=True,
-            timeout=BUSY_SECONDS,
+            timeout=self.upkeep.busy_seconds,
             isolation_level=None,
             check_same_thread=False,
             cached_statements=256,
@@ -130,16 +130,30 @@ class DatabaseFile:
             if needs_upgrade(*_state(anchor)):
                 _upgrade(anchor)
             touch(anchor)
-            self._identities = self._look()
+            self.identities = self._look()
         except (sqlite3.Error, MemoryError) as error:
             raise faults.unusable(error, self.path) from error
+
+    def expect(self, identities: Identities) -> None:
+        """Know what the files were when the database was opened."""
+        self.identities = identities
+
+    def last_commit(self, connection: sqlite3.Connection) -> int:
+        """Read the number of the last commit."""
+        row = connection.execute("SELECT number FROM last_commit WHERE one = 1").fetchone()
+        if row is None:
+            raise StoreUnusable(
+                f"the table last_commit of {self.path} is empty: it was changed by hand",
+                hint="INSERT INTO last_commit (one, number) VALUES (1, 0)",
+            )
+        return int(row[0])
 
     def check(self) -> None:
         """Make sure that we do not go on writing into a file that nobody will find again."""
         now = time.monotonic()
-        if now < self._checked + _CHECK_SECONDS:
+        if now < self._checked + self.upkeep.check_seconds:
             return
-        if self._look() == self._identities:
+        if self._look() == self.identities:
             self._checked = now
         else:
             raise StoreUnavailable(
@@ -159,8 +173,22 @@ class DatabaseFile:
         except OSError:
             return 0
 
-    def _look(self) -> tuple[_Identity | None, _Identity | None]:
+    def _look(self) -> Identities:
         return _identity(self.path), _identity(self._log)
+
+
+def _wait_for(lock: int) -> None:
+    """Lock others out; raises `BlockingIOError` if somebody else does."""
+    deadline = time.monotonic() + _LOCK_SECONDS
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(_LOCK_PAUSE)
+        else:
+            return
 
 
 def touch(connection: sqlite3.Connection) -> None:
@@ -168,7 +196,7 @@ def touch(connection: sqlite3.Connection) -> None:
     connection.execute("UPDATE last_commit SET number = number + 1 WHERE one = 1")
 
 
-def _identity(path: Path) -> _Identity | None:
+def _identity(path: Path) -> Identity | None:
     try:
         found = path.stat()
     except OSError:

@@ -1,4 +1,7 @@
-"""A store in an SQLite file: its parts, started and ended in order."""
+"""A store in an SQLite file: its parts, started and ended in order.
+
+Reading is done by threads, writing by a process: see `scribe`.
+"""
 
 from __future__ import annotations
 
@@ -10,17 +13,17 @@ from pathlib import Path
 import structlog
 
 from agor.daemon.store.base import Row, Statement, Write
-from agor.daemon.store.line import Bounds, Line, Waiting, refuse
-from agor.daemon.store.sqlite.checkpoints import Checkpoints
+from agor.daemon.store.line import Bounds, Line, refuse
 from agor.daemon.store.sqlite.file import DatabaseFile
 from agor.daemon.store.sqlite.readers import Readers
-from agor.daemon.store.sqlite.writer import Writer
-from agor.errors import StoreError, StoreUnavailable
+from agor.daemon.store.sqlite.scribe import Scribe
+from agor.daemon.store.sqlite.upkeep import Upkeep
+from agor.errors import StoreUnavailable
 
 log = structlog.get_logger("agor.store")
 
 #: How soon a thread that needs the interpreter gets it from a busy event loop. With Python's own
-#: 5 ms the writer would wait that long several times for each group.
+#: 5 ms a reader would wait that long several times for each question.
 _SWITCH_SECONDS = 0.0005
 #: How long `close` waits for what is in the line.
 _FLUSH_SECONDS = 15.0
@@ -28,58 +31,57 @@ _CLOSED = "the database is closed"
 
 
 class SqliteStore:
-    """One file, one writing thread, a few reading ones."""
+    """One file, one process that writes, a few threads that read."""
 
-    def __init__(self, path: Path, bounds: Bounds | None = None) -> None:
-        self._file = DatabaseFile(path)
+    def __init__(
+        self, path: Path, bounds: Bounds | None = None, upkeep: Upkeep | None = None
+    ) -> None:
+        self._file = DatabaseFile(path, upkeep)
         self._bounds = bounds or Bounds()
         self._open = False
-        self._loop: asyncio.AbstractEventLoop
         self._line: Line
-        self._writer: Writer
+        self._scribe: Scribe
         self._readers: Readers
-        self._checkpoints: Checkpoints
-        self._writer_ended: asyncio.Future[None]
         self._switch_seconds = 0.0
 
     @property
     def available(self) -> bool:
         """Whether the last attempt to write was a success."""
-        return self._open and self._writer.available
+        return self._open and self._scribe.available
 
     async def open(self) -> None:
-        """Open the file, bring the schema up to date, start the threads."""
-        self._loop = asyncio.get_running_loop()
+        """Open the file, bring the schema up to date, start the process and the threads."""
         await asyncio.to_thread(self._claim)
+        self._scribe = Scribe(self._file)
+        try:
+            await self._scribe.open()
+        except BaseException:
+            self._file.release()
+            raise
         self._switch_seconds = sys.getswitchinterval()
         sys.setswitchinterval(_SWITCH_SECONDS)
-        self._writer_ended = self._loop.create_future()
-        self._checkpoints = Checkpoints(self._file)
-        self._writer = Writer(self._file, self._checkpoints, self._report, self._report_end)
-        self._line = Line(self._bounds, self._writer.wake)
+        self._line = Line(self._bounds, self._scribe.wake)
         self._readers = Readers(self._file)
-        self._checkpoints.start()
-        self._writer.start(self._line)
+        self._scribe.start(self._line)
         self._open = True
 
     async def close(self) -> None:
-        """Write what is waiting, end the threads, let go of the file."""
+        """Write what is waiting, end the process and the threads, let go of the file."""
         if not self._open:
             return
         self._open = False
         try:
             async with asyncio.timeout(_FLUSH_SECONDS):
                 await self._line.drain()
-                self._writer.finish()
-                await self._writer_ended
-                await asyncio.to_thread(self._end_the_others)
+                await self._scribe.close()
+                await asyncio.to_thread(self._readers.close, wait=True)
             self._file.release()
         except TimeoutError:
-            # A thread is stuck in the disk. It keeps the file locked until our process ends.
+            # Somebody is stuck in the disk, and keeps the file locked until the disk comes back.
             log.error("store_not_flushed", writes=self._line.held_writes)
             self._line.abandon()
-            self._writer.finish()
-            self._end_the_others(wait=False)
+            await self._scribe.abandon()
+            self._readers.close(wait=False)
         finally:
             sys.setswitchinterval(self._switch_seconds)
 
@@ -117,14 +119,3 @@ class SqliteStore:
         except BaseException:
             self._file.release()
             raise
-
-    def _end_the_others(self, *, wait: bool = True) -> None:
-        self._readers.close(wait=wait)
-        self._checkpoints.close(wait=wait)
-
-    def _report(self, group: list[Waiting], refused: dict[int, StoreError]) -> None:
-        """Hand a group's results to the event loop. Called by the writer."""
-        self._loop.call_soon_threadsafe(self._line.settle, group, refused)
-
-    def _report_end(self) -> None:
-        self._loop.call_soon_threadsafe(self._writer_ended.set_result, None)

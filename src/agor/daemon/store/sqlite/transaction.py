@@ -1,15 +1,15 @@
 """Writing a group of writes in one transaction.
 
-The interpreter's lock is let go and taken back once for each statement, and beside a busy event
-loop that costs more than the rows. So rows of the feed go in by statements with many rows each, and
-so do neighbours that add a row to the same table.
+A statement costs more than a row. So rows of the feed go in by statements with many rows each, and
+so do neighbours that add a row to the same table. Every transaction leaves the number of its group
+in `last_commit`: it tells what became of a group if the process died over it.
 """
 
 from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from itertools import chain, groupby, repeat
 from operator import itemgetter
@@ -19,6 +19,7 @@ from agor.daemon.store.base import EventRun, Row, Write
 from agor.daemon.store.chain import GENESIS, Link, chained
 from agor.daemon.store.rows import AuditRecord
 from agor.daemon.store.sqlite import faults
+from agor.daemon.store.sqlite.frames import Group
 from agor.daemon.store.sqlite.received import Received
 from agor.daemon.store.tasks import RECEIVED
 from agor.errors import StoreError
@@ -33,20 +34,24 @@ _ADDS_A_ROW = re.compile(r"^(INSERT INTO \w+ \([\w, ]+\) VALUES )(\([?, ]+\))")
 _TOGETHER = 32
 
 
+_NUMBER = "UPDATE last_commit SET number = ? WHERE one = 1"
+
+#: What is wrong with the writes of a group that were not stored, by place.
+Refused = dict[int, StoreError]
+
+
 class CommitBrokenError(Exception):
     """The commit itself failed; its cause says how."""
 
 
-def commit_together(
-    connection: sqlite3.Connection, writes: Sequence[Write], head: Link | None
-) -> Link | None:
+def commit_together(connection: sqlite3.Connection, group: Group, head: Link | None) -> Link | None:
     """Commit all writes, or none; gives where the audit log ends now, if that is known.
 
     `head` is where it ended before; none if that has to be looked up.
     """
-    execute = connection.execute
+    writes = group.writes
     received = Received()
-    execute("BEGIN IMMEDIATE")
+    _begin(connection, group)
     try:
         statements = (statement for write in writes for statement in write.statements)
         for sql, run in groupby(statements, key=itemgetter(0)):
@@ -67,27 +72,39 @@ def commit_together(
 
 
 def commit_each(
-    connection: sqlite3.Connection, writes: Sequence[Write]
-) -> tuple[dict[int, StoreError], Link]:
+    connection: sqlite3.Connection, group: Group, announce: Callable[[Refused], None]
+) -> tuple[Refused, Link]:
     """Commit the writes that can be stored; return what is wrong with the others, by place.
 
-    Where the audit log ends is looked up, and given as it is afterwards.
+    `announce` hears the same before the commit. Where the audit log ends is looked up, and given
+    as it is afterwards.
     """
-    refused: dict[int, StoreError] = {}
-    connection.execute("BEGIN IMMEDIATE")
+    refused: Refused = {}
+    _begin(connection, group)
     try:
         head = _head(connection)
-        for place, write in enumerate(writes):
+        for place, write in enumerate(group.writes):
             outcome = _attempt(connection, write, head)
             if isinstance(outcome, Link):
                 head = outcome
             else:
                 refused[place] = outcome
+        announce(refused)
         _commit(connection)
     except BaseException:
         _roll_back(connection)
         raise
     return refused, head
+
+
+def _begin(connection: sqlite3.Connection, group: Group) -> None:
+    """Begin a transaction, and leave the group's number in it."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        connection.execute(_NUMBER, (group.number,))
+    except BaseException:
+        _roll_back(connection)
+        raise
 
 
 def _execute(connection: sqlite3.Connection, sql: str, rows: list[Row]) -> None:
