@@ -6,7 +6,7 @@
 import pytest
 from hypothesis import settings
 
-from agor.daemon.store.sqlite import scribe
+from agor.daemon.store.sqlite import process
 from tests import nursery
 
 # Before anything imports it: its cases are tests as well.
@@ -17,7 +17,7 @@ settings.register_profile("explore", max_examples=5000, deadline=None)
 settings.load_profile("repeatable")
 
 # What a store of a test's own process starts; daemons of their own processes start the real one.
-scribe.spawn = nursery.spawn_writer  # type: ignore[assignment]
+process.spawn = nursery.spawn_writer  # type: ignore[assignment]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

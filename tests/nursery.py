@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import IO, Any, Literal
 
 # The real one, though for stores of tests it is replaced by what is below.
-from agor.daemon.store.sqlite.scribe import spawn as spawn_real_writer
+from agor.daemon.store.sqlite.process import spawn as spawn_real_writer
 from tests.integration.processes import PATIENCE
 
 __all__ = ["FIRST_FD", "Forked", "run_agor", "spawn_real_writer", "spawn_writer"]
@@ -69,7 +69,7 @@ def run_agor(
 
 
 def spawn_writer(line: socket.socket, lock: int) -> Forked:
-    """Start the process that writes to SQLite, as `agor.daemon.store.sqlite.scribe.spawn` would."""
+    """Start the process that writes to SQLite, as `spawn` of its module `process` would."""
     with Path(os.devnull).open("wb") as nothing:
         fds = (line.fileno(), nothing.fileno(), 2, lock)
         return Forked("writer", [], env={}, cwd=Path("/"), fds=fds)

@@ -1,4 +1,4 @@
-"""Chaos for the daemon: kill -9 of daemon, launchers, keepers and executors at random, while twenty
+"""Chaos for the daemon: kill -9 of it, its writer, launchers, keepers and executors, while twenty
 sessions stream and clients follow them by cursor.
 
 Afterwards every feed is held against what its scripts must have produced.
@@ -25,7 +25,7 @@ from tests.integration.daemon.daemon_process import DaemonProcess, kill, running
 
 SESSIONS = 20
 #: Who is killed, and how often in comparison.
-VICTIMS = {"executor": 5, "keeper": 2, "launcher": 2, "daemon": 4}
+VICTIMS = {"executor": 5, "keeper": 2, "launcher": 2, "daemon": 4, "writer": 3}
 #: Seconds between two kills.
 PAUSE = (0.01, 0.3)
 #: Seconds in which all that is under way must have ended.
@@ -103,6 +103,8 @@ class Run:
             return
         if kind == "launcher":
             victims = await asyncio.to_thread(self._daemon.launchers)
+        elif kind == "writer":
+            victims = await asyncio.to_thread(self._daemon.writers)
         else:
             families = await asyncio.to_thread(self._daemon.executors)
             victims = [each.keeper if kind == "keeper" else each.executor for each in families]

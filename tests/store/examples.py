@@ -230,5 +230,5 @@ def a_credential(
 
 def pid_of_writer(store: Any) -> int:
     """Tell which process writes for a store of SQLite."""
-    pid: int = store._scribe._process._popen.pid
+    pid: int = store._scribe._process.pid
     return pid

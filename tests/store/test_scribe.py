@@ -17,7 +17,7 @@ import pytest
 
 from agor.daemon.store import connect
 from agor.daemon.store.base import Statement, Write
-from agor.daemon.store.sqlite import scribe
+from agor.daemon.store.sqlite import process
 from agor.daemon.store.sqlite.frames import Answer, Done
 from agor.daemon.store.sqlite.store import SqliteStore
 from agor.errors import StoreError, StoreUnavailable
@@ -172,7 +172,7 @@ async def test_while_none_can_be_started_writes_are_refused_and_then_go_on(
         raise OSError(11, "Resource temporarily unavailable")
 
     with monkeypatch.context() as patch:
-        patch.setattr(scribe, "spawn", fail)
+        patch.setattr(process, "spawn", fail)
         kill_writer(store)
         await until(lambda: not store.available)
         with pytest.raises(StoreUnavailable, match="cannot be started") as refused:
@@ -195,16 +195,16 @@ async def test_only_the_daemons_end_ends_it(store: SqliteStore):
 async def test_it_gets_nothing_of_the_daemons_environment_and_ends_with_it(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(scribe, "spawn", nursery.spawn_real_writer)
+    monkeypatch.setattr(process, "spawn", nursery.spawn_real_writer)
     monkeypatch.setenv("AGOR_MASTER_KEY", "canary-in-the-environment")
     store = SqliteStore(path)
     await store.open()
     await soon(store.commit(noted(1, 1)))
-    process = Path(f"/proc/{pid_of_writer(store)}")
+    folder = Path(f"/proc/{pid_of_writer(store)}")
     for name in ("environ", "cmdline"):
-        assert b"canary" not in (process / name).read_bytes()
+        assert b"canary" not in (folder / name).read_bytes()
     await store.close()
-    assert not process.exists()
+    assert not folder.exists()
 
 
 # Says when it is ready, and commits something that has to wait for a lock.

@@ -123,11 +123,11 @@ KILLED_UNSYNCED = """
 import asyncio, os, signal, sys
 from pathlib import Path
 from agor.daemon.store import connect
-from agor.daemon.store.sqlite import scribe
+from agor.daemon.store.sqlite import process
 from agor.errors import StoreUnavailable
 from tests.store.examples import pid_of_writer, some_events
 
-scribe._ALLOWED += ("LD_PRELOAD", "NO_SYNC")
+process._ALLOWED += ("LD_PRELOAD", "NO_SYNC")
 
 async def main() -> None:
     store = connect(sys.argv[1])

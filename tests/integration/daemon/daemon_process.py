@@ -221,6 +221,14 @@ class DaemonProcess:
             if b"--launcher" in _read(process, "cmdline") and _parent(process) in parents
         ]
 
+    def writers(self) -> list[Process]:
+        """List the processes that write to the database: one, and that of a daemon just killed."""
+        return [
+            process
+            for process in self.everything()
+            if b"agor.daemon.store.sqlite.writing" in _read(process, "cmdline")
+        ]
+
     def wait_only(self, *left: Process) -> None:
         """Wait until nothing else is left of all that was started; there is no event for that."""
         deadline = time.monotonic() + PATIENCE

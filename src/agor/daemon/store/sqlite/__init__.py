@@ -1,1 +1,5 @@
-"""SQLite: one file, one writing thread, a few reading ones, one that empties the log."""
+"""SQLite: one file, a process that writes, and threads that read.
+
+daemon:            store ─ line ─ scribe ══ frames, a socket ══╗      readers
+process of its own:               writing ─ writer ─ transaction, checkpoints
+"""

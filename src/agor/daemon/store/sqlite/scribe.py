@@ -10,13 +10,8 @@ Invariants:
 from __future__ import annotations
 
 import asyncio
-import os
 import secrets
-import socket
-import subprocess
-import sys
 from collections.abc import Mapping
-from typing import cast
 
 import structlog
 
@@ -28,34 +23,22 @@ from agor.daemon.store.sqlite.frames import (
     Availability,
     Done,
     Group,
-    NotReady,
-    Opening,
-    Ready,
     Refusing,
     Said,
-    Splitter,
     Trouble,
     Unreadable,
     check_writes,
     frame,
 )
+from agor.daemon.store.sqlite.process import Process, start
 from agor.errors import StoreError, StoreUnavailable
 
 log = structlog.get_logger("agor.store")
 
-#: Seconds for the process to come up, on a busy machine.
-_START_SECONDS = 30.0
-#: Seconds for it to end once it was told to.
-_END_SECONDS = 5.0
-#: Seconds for it to end once it was killed.
-_KILL_SECONDS = 1.0
 #: Seconds between two attempts to start it, at first and at most.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
 #: Processes that may die over one group; then the group is refused.
 _VICTIMS = 2
-#: What the process may know of our environment: where temporary files go, and the language.
-_ALLOWED = ("LANG", "LC_ALL", "TMPDIR", "SQLITE_TMPDIR")
-_COMMAND = (sys.executable, "-P", "-m", "agor.daemon.store.sqlite.writing")
 
 
 class Scribe:
@@ -65,7 +48,7 @@ class Scribe:
         self._file = file
         self._loop = asyncio.get_running_loop()
         self._line: Line
-        self._process: _Process | None = None
+        self._process: Process | None = None
         #: What is with the process, under which number, and how many have died over it.
         self._group: list[Waiting] = []
         self._number = 0
@@ -80,7 +63,7 @@ class Scribe:
 
     async def open(self) -> None:
         """Start the process; raises if it cannot use the database."""
-        self._process = await self._start()
+        self._process = await start(self._file, self)
 
     def start(self, line: Line) -> None:
         """Begin to write what is in the line."""
@@ -178,21 +161,21 @@ class Scribe:
             case _:
                 log.error("unexpected_answer", kind=type(answer).__name__)
 
-    def lose(self, lost: _Process) -> None:
+    def lose(self, lost: Process) -> None:
         """The process is gone, or at least its socket is."""
         self._process = None
         if not self._closing:
             log.warning("writer_died", database=str(self._file.path))
             self._replacing = asyncio.create_task(self._replace(lost))
 
-    async def _replace(self, lost: _Process) -> None:
+    async def _replace(self, lost: Process) -> None:
         """Start another process, however long that takes, and find out about the group."""
         # Never two at once: the number in the database is to be the last word about the group.
         await lost.end()
         pause = _FIRST_PAUSE
         while True:
             try:
-                process = await self._start()
+                process = await start(self._file, self)
             except StoreError as error:
                 self._refuse(error)
                 await asyncio.sleep(pause)
@@ -222,118 +205,6 @@ class Scribe:
         outage = StoreUnavailable(error.message, hint=error.hint)
         while group := self._line.take():
             self._line.settle(group, refuse_all(group, outage))
-
-    # ── the process ──────────────────────────────────────────────────────────────────────────
-
-    async def _start(self) -> _Process:
-        assert self._file.lock is not None
-        ours, theirs = socket.socketpair()
-        with theirs:
-            try:
-                popen = await asyncio.to_thread(spawn, theirs, self._file.lock)
-            except OSError as error:
-                ours.close()
-                raise StoreUnavailable(
-                    f"the process that writes to the database cannot be started: {error}",
-                    hint=f"Can {sys.executable} be run, and is there memory left?",
-                ) from error
-        process = _Process(popen, self)
-        try:
-            await self._loop.create_unix_connection(lambda: process, sock=ours)
-            file = self._file
-            process.write(frame(Opening(str(file.path), file.identities, file.upkeep)))
-            async with asyncio.timeout(_START_SECONDS):
-                await process.ready()
-        except TimeoutError:
-            await process.end()
-            raise StoreUnavailable(
-                f"the process that writes to the database was not up after {_START_SECONDS:g} s"
-            ) from None
-        except BaseException:
-            await process.end()
-            raise
-        return process
-
-
-def spawn(line: socket.socket, lock: int) -> subprocess.Popen[bytes]:
-    """Start a process that writes, and that holds the lock on the database as well."""
-    return subprocess.Popen(
-        _COMMAND,
-        stdin=line.fileno(),
-        stdout=subprocess.DEVNULL,
-        # So that another daemon waits until this process has ended, too.
-        pass_fds=(lock,),
-        env={name: os.environ[name] for name in _ALLOWED if name in os.environ},
-        cwd="/",
-        start_new_session=True,
-    )
-
-
-class _Process(asyncio.Protocol):
-    """One process that writes, and the socket to it."""
-
-    def __init__(self, popen: subprocess.Popen[bytes], scribe: Scribe) -> None:
-        self._popen = popen
-        self._scribe = scribe
-        self._splitter: Splitter[Answer] = Splitter(Answer)
-        self._transport: asyncio.WriteTransport
-        loop = asyncio.get_running_loop()
-        self._greeting: asyncio.Future[int] = loop.create_future()
-        self._gone: asyncio.Future[None] = loop.create_future()
-        #: The number of the last commit when the process came up.
-        self.last_commit = 0
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Have the socket."""
-        self._transport = cast("asyncio.WriteTransport", transport)
-
-    def data_received(self, data: bytes) -> None:
-        """Take what it says."""
-        for answer in self._splitter.feed(data):
-            if self._greeting.done():
-                self._scribe.take(answer)
-            elif isinstance(answer, Ready):
-                self._greeting.set_result(answer.number)
-            elif isinstance(answer, NotReady):
-                self._greeting.set_exception(answer.trouble.error())
-
-    def connection_lost(self, _: Exception | None) -> None:
-        """It has ended, or is about to."""
-        self._gone.set_result(None)
-        if self._greeting.done() and self._greeting.exception() is None:
-            self._scribe.lose(self)
-        elif not self._greeting.done():
-            self._greeting.set_exception(
-                StoreUnavailable("the process that writes to the database ended while it started")
-            )
-
-    def write(self, message: bytes) -> None:
-        """Send it something."""
-        self._transport.write(message)
-
-    async def ready(self) -> None:
-        """Wait until it is up; raises if it cannot be."""
-        self.last_commit = await self._greeting
-
-    async def end(self) -> None:
-        """Have it finish what it was given, and see it end. Bounded."""
-        self._transport.close()
-        if not await self._ends_within(_END_SECONDS):
-            await self.kill()
-        await self._gone
-
-    async def kill(self) -> None:
-        """End it by force. One that is stuck in the disk ends when that comes back."""
-        self._transport.abort()
-        self._popen.kill()
-        await self._ends_within(_KILL_SECONDS)
-
-    async def _ends_within(self, seconds: float) -> bool:
-        try:
-            await asyncio.to_thread(self._popen.wait, seconds)
-        except subprocess.TimeoutExpired:
-            return False
-        return True
 
 
 def _errors(refused: Mapping[int, Trouble]) -> dict[int, StoreError]:
