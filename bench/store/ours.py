@@ -5,7 +5,6 @@ Usage: python -m bench.store.ours WAY SYNC COUNT FOLDER [POSTGRESQL_URL]
 
 import asyncio
 import resource
-import sqlite3
 import sys
 import time
 from pathlib import Path
@@ -14,24 +13,28 @@ import uvloop
 
 from agor.daemon.store import connect
 from agor.daemon.store.base import EventRun, Store, Write
-from agor.daemon.store.sqlite.file import DatabaseFile
+from agor.daemon.store.sqlite import process
 from bench.store.rows import BODY, CHUNK, report
+
+#: A process that writes as the product's own never does.
+LIGHTER = (sys.executable, "-P", str(Path(__file__).with_name("lighter.py")))
+SELF, CHILDREN = resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN
 
 FEEDS = 32
 PER_SECOND = 10_000
 
 
-async def rate(store: Store, count: int) -> None:
+async def rate(store: Store, count: int) -> dict[str, float]:
     """As fast as it goes: each feed hands in a chunk, and the next when that is durable."""
 
     async def produce(feed: int) -> None:
         for first in range(1, count // FEEDS, CHUNK):
             await store.commit(Write(events=[EventRun(feed, first, [BODY] * CHUNK)]))
 
-    await _timed([produce(feed) for feed in range(FEEDS)], count)
+    return await _timed([produce(feed) for feed in range(FEEDS)], count)
 
 
-async def rate_one_feed(store: Store, count: int) -> None:
+async def rate_one_feed(store: Store, count: int) -> dict[str, float]:
     """The same, with all rows one after another in the table."""
     handed_in = 0
 
@@ -41,18 +44,16 @@ async def rate_one_feed(store: Store, count: int) -> None:
             first, handed_in = handed_in + 1, handed_in + CHUNK
             await store.commit(Write(events=[EventRun(1, first, [BODY] * CHUNK)]))
 
-    await _timed([produce() for _ in range(FEEDS)], count)
+    return await _timed([produce() for _ in range(FEEDS)], count)
 
 
-async def _timed(producers: list, count: int) -> None:  # type: ignore[type-arg]
+async def _timed(producers: list, count: int) -> dict[str, float]:  # type: ignore[type-arg]
     start = time.perf_counter()
     await asyncio.gather(*producers)
-    taken = time.perf_counter() - start
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    report(rows_per_s=count / taken, peak_mb=peak)
+    return {"rows_per_s": count / (time.perf_counter() - start)}
 
 
-async def pace(store: Store, count: int) -> None:
+async def pace(store: Store, count: int) -> dict[str, float]:
     """At a steady pace: how long until an event is durable. Each is a commit of its own."""
     taken: list[float] = []
     sequence = 0
@@ -73,17 +74,7 @@ async def pace(store: Store, count: int) -> None:
             await asyncio.sleep(0.001)
     taken.sort()
     p50, p99 = (taken[int(len(taken) * part)] * 1000 for part in (0.5, 0.99))
-    report(p50_ms=p50, p99_ms=p99, sync_ms=p99)
-
-
-class Lighter(DatabaseFile):
-    """As the product never does it: safe against kill -9, but not against a power cut."""
-
-    def connect(self) -> sqlite3.Connection:
-        """Open a connection that does not sync each commit."""
-        connection = super().connect()
-        connection.execute("PRAGMA synchronous = NORMAL")
-        return connection
+    return {"p50_ms": p50, "p99_ms": p99, "sync_ms": p99}
 
 
 WAYS = {way.__name__: way for way in (rate, rate_one_feed, pace)}
@@ -91,12 +82,15 @@ WAYS = {way.__name__: way for way in (rate, rate_one_feed, pace)}
 
 async def main(way: str, sync: str, count: int, folder: Path, url: str | None) -> None:
     """Run one way on an empty database."""
-    store = connect(url or f"sqlite:///{folder}/agor.db")
     if sync == "NORMAL":
-        store._file = Lighter(folder / "agor.db")  # type: ignore[attr-defined]  # noqa: SLF001
+        process._COMMAND = LIGHTER  # type: ignore[assignment]  # noqa: SLF001
+    store = connect(url or f"sqlite:///{folder}/agor.db")
     await store.open()
-    await WAYS[way](store, count)
+    figures = await WAYS[way](store, count)
     await store.close()
+    # The process that writes has ended by now, and is counted too.
+    peak = sum(resource.getrusage(who).ru_maxrss for who in (SELF, CHILDREN)) / 1024
+    report(**figures, peak_mb=peak)
 
 
 if __name__ == "__main__":
