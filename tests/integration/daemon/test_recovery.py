@@ -94,7 +94,7 @@ async def test_a_daemon_that_is_configured_otherwise_leaves_no_agent_at_work(fol
             assert not is_alive(executor.executor)
             itself = process_of(daemon.pid)
             assert itself is not None
-            await asyncio.to_thread(daemon.wait_only, itself)
+            await asyncio.to_thread(daemon.wait_only, itself, *daemon.writers())
 
 
 @pytest.mark.parametrize("disabled", [False, True])

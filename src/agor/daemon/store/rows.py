@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from msgspec import Struct
 
-from agor.protocol.api import PermissionStatus, SessionStatus, TaskStatus
-from agor.protocol.methods import PermissionMode
-from agor.protocol.people import Role, ShareAccess
-from agor.protocol.rules import RuleEffect, RuleScope
-from agor.protocol.terminal_api import TerminalStatus
-from agor.protocol.workspaces import RepoStatus, WorktreeStatus
+if TYPE_CHECKING:
+    # The process that writes knows rows as values only, and is to start fast.
+    from agor.protocol.api import PermissionStatus, SessionStatus, TaskStatus
+    from agor.protocol.methods import PermissionMode
+    from agor.protocol.people import Role, ShareAccess
+    from agor.protocol.rules import RuleEffect, RuleScope
+    from agor.protocol.terminal_api import TerminalStatus
+    from agor.protocol.workspaces import RepoStatus, WorktreeStatus
 
 
 class SessionRow(Struct, frozen=True, kw_only=True):
