@@ -131,15 +131,22 @@ class Reader(Follower):
         super().__init__(cursor, self, lambda chunk: b"\n".join(chunk.bodies))
         self._queue: asyncio.Queue[bytes] = asyncio.Queue()
         self.slow = False
+        self.when_congested: Callable[[], None] | None = None
         self._relief = asyncio.Event()
 
     @property
     def congested(self) -> bool:
         return self.slow
 
+    @property
+    def push(self) -> Callable[[bytes], None]:
+        return self.write
+
     def write(self, data: bytes) -> None:
         for body in data.split(b"\n"):
             self._queue.put_nowait(body)
+        if self.slow and self.when_congested is not None:
+            self.when_congested()
 
     async def drain(self) -> None:
         while self.slow:

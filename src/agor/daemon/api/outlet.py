@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Callable
 from typing import cast
 
 from agor.daemon.api.answers import Scope
@@ -21,13 +22,19 @@ class Outlet:
     """Writes to one transport. The transport's protocol tells it how the transport is."""
 
     # There may be thousands, all looked at for every event: small, they stay in the cache.
-    __slots__ = ("_gone", "_lost", "_relief", "_stall_timeout", "_transport", "congested")
+    __slots__ = (
+        "_gone", "_lost", "_relief", "_stall_timeout", "_transport", "congested", "push",
+        "when_congested",
+    )  # fmt: skip
 
     def __init__(self, transport: asyncio.Transport, stall_timeout: float) -> None:
         self._transport = transport
         self._stall_timeout = stall_timeout
-        #: Whether the other end reads more slowly than we write.
+        #: The shortest way to write. After the end it may raise `RuntimeError`.
+        self.push: Callable[[bytes], None] = transport.write
+        #: Whether the other end reads more slowly than we write; and who wants to know.
         self.congested = False
+        self.when_congested: Callable[[], None] | None = None
         self._lost = False
         self._relief = asyncio.Event()
         #: For who waits for the end of the connection; few do.
@@ -88,6 +95,8 @@ class Outlet:
         """The transport holds more than it should."""
         self.congested = True
         self._relief.clear()
+        if self.when_congested is not None:
+            self.when_congested()
 
     def resume(self) -> None:
         """The transport can take more."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import Protocol
 
 from agor.daemon.metrics import Metrics
@@ -62,15 +62,26 @@ def frame_head(length: int, kind: bytes = TEXT_FRAME) -> bytes:
     return kind + b"\x7f" + length.to_bytes(8, "big")
 
 
+#: Sends to one client without waiting.
+Push = Callable[[bytes], None]
+
+
 class Sink(Protocol):
     """Where the bytes of one client go."""
+
+    #: Called when the client begins to read more slowly than we write.
+    when_congested: Callable[[], None] | None
 
     @property
     def congested(self) -> bool:
         """Whether the client reads more slowly than we write."""
 
+    @property
+    def push(self) -> Push:
+        """The shortest way to send. After the end of the connection it may raise `RuntimeError`."""
+
     def write(self, data: bytes) -> None:
-        """Send without waiting."""
+        """Send without waiting. After the end of the connection it does nothing."""
 
     async def drain(self) -> None:
         """Wait until the client has read enough; raises if it does not read at all."""
@@ -90,8 +101,10 @@ class Channel:
         self.line = Line(number, committed, store, self._publish)
         #: Those that are pushed to.
         self.followers: set[Follower] = set()
-        #: Their sinks, by what is written to them. There may be thousands of one kind.
-        self._sinks: dict[Spelling, dict[Sink, Follower]] = {}
+        #: The ways to them, by what is sent there. There may be thousands of one kind.
+        self._pushes: dict[Spelling, dict[Follower, Push]] = {}
+        #: Those of them that have fallen behind.
+        self._slow: list[Follower] = []
         #: Whose feed it is.
         self.owner: object = None
         #: Set when the session is gone, and so is its feed.
@@ -103,26 +116,23 @@ class Channel:
             self._push(Chunk(first, bodies))
 
     def _push(self, chunk: Chunk) -> None:
-        slow = []
-        for spelling, sinks in self._sinks.items():
-            data = spelling(chunk)
-            for sink in sinks:
-                sink.write(data)
-                if sink.congested:
-                    slow.append(sinks[sink])
-        for follower in slow:
-            self.dismiss(follower)
+        for spelling, pushes in self._pushes.items():
+            _send_to_all(list(pushes.values()), spelling(chunk))
+        while self._slow:
+            self.dismiss(self._slow.pop())
 
     def admit(self, follower: Follower) -> None:
         """Push to a follower from now on."""
         self.followers.add(follower)
-        self._sinks.setdefault(follower.spelling, {})[follower.sink] = follower
+        self._pushes.setdefault(follower.spelling, {})[follower] = follower.sink.push
+        follower.sink.when_congested = partial(self._slow.append, follower)
 
     def dismiss(self, follower: Follower) -> None:
         """Push no more to a follower; it goes on by itself behind what it was sent."""
         if follower in self.followers:
             self.followers.discard(follower)
-            del self._sinks[follower.spelling][follower.sink]
+            del self._pushes[follower.spelling][follower]
+            follower.sink.when_congested = None
             follower.cursor = self.line.committed
             follower.wake()
 
@@ -138,6 +148,19 @@ class Channel:
         self.closed = True
         for follower in tuple(self.followers):
             self.dismiss(follower)
+
+
+def _send_to_all(pushes: list[Push], data: bytes) -> None:
+    """Send the same to many. Nothing but the calls: with many clients this is most of our work."""
+    left = iter(pushes)
+    while True:
+        try:
+            for push in left:
+                push(data)
+        except RuntimeError:
+            # That one is closed already, and its follower is about to hear it. On to the next.
+            continue
+        return
 
 
 class Follower:

@@ -22,11 +22,11 @@ from agor.daemon.services.finish import Finisher, describe_loss, result_of
 from agor.daemon.services.permissions.permissions import Permissions
 from agor.daemon.services.runs import Run, Runs, StreamEntry
 from agor.daemon.services.stream import StreamWriter
-from agor.daemon.services.tokens import Tokens, hash_of
+from agor.daemon.services.tokens import Grant, Tokens, hash_of
 from agor.daemon.store import tokens as token_rows
 from agor.daemon.store.base import Store
 from agor.daemon.store.rows import TokenRow
-from agor.errors import InvalidParams, RpcError, StoreUnavailable, UnknownTask
+from agor.errors import InvalidParams, RpcError, StoreUnavailable, TokenRefused, UnknownTask
 from agor.execution import ExecutionEnvironment
 from agor.protocol.events import Problem, TaskResult
 from agor.protocol.methods import (
@@ -115,6 +115,16 @@ class Intake:
         """Have nothing more to do with who sends what cannot be read."""
         self._cast_out(environment, error.message)
 
+    def _check(
+        self, environment: ExecutionEnvironment, token: str, task_id: str | None = None
+    ) -> Grant:
+        """Find what a token grants, or refuse it and note that."""
+        try:
+            return self._tokens.check(token, environment.executor_id, task_id)
+        except TokenRefused as error:
+            self._refused.note(environment.executor_id, error.message)
+            raise
+
     def _take_run(
         self, environment: ExecutionEnvironment, events: list[ReportMessageParams]
     ) -> None:
@@ -125,8 +135,7 @@ class Intake:
             last = events[-1].sequence
             self._begin(self._settle_stranger(environment, token, task_id, last))
             return
-        with self._refused.noting(environment.executor_id):
-            self._tokens.check(token, environment.executor_id, task_id)
+        self._check(environment, token, task_id)
         writer = StreamWriter(run, environment)
         try:
             writer.take(events)
@@ -211,16 +220,14 @@ class Intake:
         self, environment: ExecutionEnvironment, params: GetApiKeyParams
     ) -> GetApiKeyResult:
         """Give a key to a task, or refuse."""
-        with self._refused.noting(environment.executor_id):
-            grant = self._tokens.check(params.session_token, environment.executor_id)
+        grant = self._check(environment, params.session_token)
         return await self._keys.get(grant, [params.credential_key, *params.or_else])
 
     async def request_permission(
         self, environment: ExecutionEnvironment, params: RequestPermissionParams
     ) -> RequestPermissionResult:
         """Ask whoever may decide it."""
-        with self._refused.noting(environment.executor_id):
-            self._tokens.check(params.session_token, environment.executor_id, params.task_id)
+        self._check(environment, params.session_token, params.task_id)
         run = self._runs.get(params.task_id)
         if run is None:
             raise UnknownTask("this task has ended")

@@ -7,8 +7,6 @@ together, once in a while and at its end. So nobody can fill the log by asking.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import structlog
@@ -17,7 +15,7 @@ from agor.daemon.services.audit.records import record
 from agor.daemon.services.principal import Principal
 from agor.daemon.services.records import StoreRecords
 from agor.daemon.store.base import Store, Write
-from agor.errors import StoreError, TokenRefused
+from agor.errors import StoreError
 
 log = structlog.get_logger("agor.intake")
 
@@ -40,15 +38,6 @@ class RefusedTokens:
         self._executors = executors
         self._refused: dict[str, _Refused] = {}
         self._work: set[asyncio.Task[None]] = set()
-
-    @contextlib.contextmanager
-    def noting(self, executor_id: str) -> Iterator[None]:
-        """Note it if a token is refused within the block."""
-        try:
-            yield
-        except TokenRefused as error:
-            self.note(executor_id, error.message)
-            raise
 
     def note(self, executor_id: str, why: str) -> None:
         """An executor has shown a token that it may not use."""
