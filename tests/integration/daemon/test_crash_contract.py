@@ -117,6 +117,20 @@ async def test_what_a_client_was_shown_is_there_after_the_daemon_was_killed(
     assert again == shown
 
 
+async def test_what_streams_goes_on_while_the_process_that_writes_is_killed_again_and_again(
+    daemon: DaemonProcess, client: Client, folder: Path
+):
+    session = await session_in(client, folder)
+    task_id = await say(client, session, SLOWLY)
+    for word in ("word5", "word60", "word120"):
+        await until(client, session, said(word))
+        (writer,) = daemon.writers()
+        assert kill(writer)
+    assert (await ended(client, task_id)).status == "completed"
+    assert await spoken(client, session) == "".join(WORDS)
+    assert daemon.log.count("writer_replaced") == 3
+
+
 # ── 2. a prompt answered with 202 is run once ────────────────────────────────────────────────
 
 

@@ -54,6 +54,36 @@ async def test_a_reader_that_is_slow_now_and_then_misses_nothing(folder: Path):
         running.cancel()
 
 
+class Closed(Reader):
+    """One whose connection has ended, and nobody has noticed yet."""
+
+    def write(self, data: bytes) -> None:
+        raise RuntimeError("unable to perform operation: the handler is closed")
+
+
+async def test_those_after_one_whose_connection_is_closed_are_told_all_the_same(folder: Path):
+    async with desk_in(folder) as desk:
+        session = await desk.session()
+        channel = await desk.daemon.feed.open(desk.who, session, 0)
+        begin = channel.line.committed
+        readers = [Reader(begin), Closed(begin), Closed(begin), Reader(begin)]
+        spelling = readers[0].spelling
+        for reader in readers:
+            # Of one kind, so that all of them are told together.
+            reader.spelling = spelling
+        following = [asyncio.create_task(reader.run(channel)) for reader in readers]
+        while len(channel.followers) < len(readers):
+            await asyncio.sleep(0)
+        await desk.ended(session, await desk.prompt(session, "one two three"))
+        last = channel.line.committed
+        for reader in (readers[0], readers[-1]):
+            events = reader.events()
+            got = [(await soon(anext(events)))["sequence"] for _ in range(last - begin)]
+            assert got == list(range(begin + 1, last + 1))
+        for task in following:
+            task.cancel()
+
+
 async def test_a_cursor_beyond_the_end_is_refused(folder: Path):
     async with desk_in(folder) as desk:
         session = await desk.session()
