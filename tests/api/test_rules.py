@@ -156,6 +156,30 @@ async def test_an_answer_for_the_session_is_remembered(
     ]  # fmt: skip
 
 
+async def test_who_answers_what_was_just_stored_is_not_told_to_be_too_late(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It can be seen in the list a moment before the daemon has heard that it is stored."""
+    commit, told = served.daemon.store.commit, asyncio.Event()
+
+    async def commit_and_tell_late(write: Write) -> None:
+        await commit(write)
+        if any("permission_requests" in sql for sql, _ in write.statements):
+            await told.wait()
+
+    session = await served.new_session()
+    monkeypatch.setattr(served.daemon.store, "commit", commit_and_tell_late)
+    task_id = await run(served, session, asks())
+    (question,) = await pending(served)
+    answering = asyncio.create_task(decide(served, question["permission_id"], approved=True))
+    while not served.daemon.lives.held()[0].lock._waiters:
+        assert not answering.done(), answering.result().text
+        await asyncio.sleep(0)
+    told.set()
+    assert (await answering).status_code == 200
+    assert (await served.finished(task_id))["status"] == "completed"
+
+
 async def test_an_answer_may_be_for_more(served: Served) -> None:
     session = await served.new_session()
     task_id = await run(served, session, asks(command="git log -1"), asks(command="git log -2"))

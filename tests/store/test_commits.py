@@ -175,7 +175,10 @@ async def test_a_store_can_be_opened_again(store: Store):
     assert await sequences(store, 1) == [1]
 
 
-async def test_a_second_store_on_the_same_database_is_refused(store: Store, url: str):
+async def test_a_second_store_on_the_same_database_is_refused(
+    store: Store, url: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("agor.daemon.store.sqlite.file._LOCK_SECONDS", 0.05)
     second = connect(url)
     with pytest.raises(StoreError, match="another daemon uses") as refused:
         await second.open()

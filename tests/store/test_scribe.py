@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import os
 import random
 import signal
@@ -12,6 +13,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -142,11 +144,28 @@ async def test_what_it_died_over_is_handed_to_the_next_one(store: SqliteStore, p
         commit = asyncio.ensure_future(store.commit(noted(1, 1)))
         await until_handed_over(store)
         kill_writer(store)
+        await until(lambda: store._scribe._process is None)
         await until_handed_over(store)
         assert not commit.done()
     await soon(commit)
     assert await sequences(store, 1) == [1]
     assert await count_records(store) == 1
+
+
+async def test_a_death_over_nothing_is_not_held_against_the_next_group(
+    store: SqliteStore, path: Path
+):
+    kill_writer(store)
+    await until(lambda: store._scribe._process is None)
+    await until(lambda: store._scribe._process is not None)
+    with locked(path):
+        commit = asyncio.ensure_future(store.commit(noted(1, 1)))
+        await until_handed_over(store)
+        kill_writer(store)
+        await until(lambda: store._scribe._process is None)
+        await until_handed_over(store)
+    await soon(commit)
+    assert await sequences(store, 1) == [1]
 
 
 async def test_what_kills_every_writer_is_refused_and_the_others_go_on(
@@ -158,29 +177,66 @@ async def test_what_kills_every_writer_is_refused_and_the_others_go_on(
             await until_handed_over(store)
             kill_writer(store)
             await until(lambda: store._scribe._process is None)
-        with pytest.raises(StoreUnavailable, match="died over this"):
-            await soon(commit)
+    with pytest.raises(StoreUnavailable, match="died over this"):
+        await soon(commit)
     await soon(store.commit(noted(2, 1)))
     assert await sequences(store, 1) == []
     assert await count_records(store) == 1
 
 
-async def test_while_none_can_be_started_writes_are_refused_and_then_go_on(
-    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
-):
-    def fail(*_: object) -> None:
-        raise OSError(11, "Resource temporarily unavailable")
+def fail(*_: object) -> None:
+    raise OSError(11, "Resource temporarily unavailable")
 
+
+@pytest.mark.parametrize("lacking", ["process.spawn", "process.socket.socketpair"])
+async def test_while_none_can_be_started_writes_are_refused_and_then_go_on(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch, lacking: str
+):
+    with monkeypatch.context() as patch:
+        patch.setattr(f"agor.daemon.store.sqlite.{lacking}", fail)
+        kill_writer(store)
+        await until(lambda: not store.available)
+        with pytest.raises(StoreUnavailable, match="temporarily unavailable"):
+            await soon(store.commit(noted(1, 1)))
+    await until(lambda: store.available)
+    await soon(store.commit(noted(1, 1)))
+    assert await sequences(store, 1) == [1]
+
+
+async def test_closing_while_none_can_be_started_is_bounded(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    store = SqliteStore(path)
+    await store.open()
     with monkeypatch.context() as patch:
         patch.setattr(process, "spawn", fail)
         kill_writer(store)
         await until(lambda: not store.available)
-        with pytest.raises(StoreUnavailable, match="cannot be started") as refused:
-            await soon(store.commit(noted(1, 1)))
-        assert refused.value.hint
-    await until(lambda: store.available)
+        await soon(store.close())
+    await store.open()
     await soon(store.commit(noted(1, 1)))
-    assert await sequences(store, 1) == [1]
+    await store.close()
+
+
+async def test_a_start_that_is_called_off_leaves_nobody_behind(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    started: list[nursery.Forked] = []
+
+    def note(*given: Any) -> nursery.Forked:
+        started.append(nursery.spawn_writer(*given))
+        return started[-1]
+
+    monkeypatch.setattr(process, "spawn", note)
+    store = SqliteStore(path)
+    opening = asyncio.create_task(store.open())
+    await until(lambda: bool(started))
+    opening.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await soon(opening)
+    assert started[0].poll() is not None
+    await store.open()
+    await store.close()
 
 
 async def test_only_the_daemons_end_ends_it(store: SqliteStore):
@@ -240,7 +296,10 @@ async def test_the_next_daemon_waits_for_the_writer_of_one_that_was_killed(path:
             first.stdin.flush()
             assert first.stdout.readline() == b"handed over\n"
             first.kill()
-        first.wait(60)
+            first.wait(60)
+            # Its writer is still at it, and nobody else can have the database.
+            with (path.parent / "agor.db-lock").open() as lock, pytest.raises(BlockingIOError):
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     second = connect(url)
     await soon(second.open())
     stored = await sequences(second, 1)

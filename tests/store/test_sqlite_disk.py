@@ -145,26 +145,84 @@ asyncio.run(main())
 """
 
 
-async def test_what_could_not_be_synced_is_not_found_after_a_crash(tmp_path: Path):
-    """Its caller was told that nothing was stored, though all of it had been written."""
+def crash_with(
+    library: str, script: str, folder: Path, **env: str
+) -> subprocess.CompletedProcess[str]:
+    """Run a script whose writer has these functions instead of the system's own."""
     compiler = shutil.which("cc")
     if compiler is None:
         pytest.skip("no C compiler here to make a sync fail with")
-    library = tmp_path / "no_sync.so"
-    (tmp_path / "no_sync.c").write_text(NO_SYNC)
-    make = [compiler, "-shared", "-fPIC", "-o", str(library), str(tmp_path / "no_sync.c")]
+    source, compiled = folder / "library.c", folder / "library.so"
+    source.write_text(library)
+    make = [compiler, "-shared", "-fPIC", "-o", str(compiled), str(source)]
     subprocess.run(make, check=True, timeout=60)
-    url = f"sqlite:///{tmp_path}/agor.db"
-    done = subprocess.run(
-        [sys.executable, "-c", KILLED_UNSYNCED, url],
-        env={**os.environ, "LD_PRELOAD": str(library), "NO_SYNC": str(tmp_path / "failing")},
+    return subprocess.run(
+        [sys.executable, "-c", script, f"sqlite:///{folder}/agor.db"],
+        env={**os.environ, "LD_PRELOAD": str(compiled), **env},
         capture_output=True,
         text=True,
         timeout=60,
         check=False,
     )
+
+
+async def test_what_could_not_be_synced_is_not_found_after_a_crash(tmp_path: Path):
+    """Its caller was told that nothing was stored, though all of it had been written."""
+    done = crash_with(NO_SYNC, KILLED_UNSYNCED, tmp_path, NO_SYNC=str(tmp_path / "failing"))
     assert "FSYNC" in done.stdout, done.stderr
-    store = connect(url)
+    store = connect(f"sqlite:///{tmp_path}/agor.db")
+    await store.open()
+    assert await sequences(store, 1) == list(range(1, 11))
+    await store.close()
+
+
+DIES_IN_SYNC = """
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+int fdatasync(int fd) {
+    (void)fd;
+    if (unlink(getenv("DEATH_1")) == 0 || unlink(getenv("DEATH_2")) == 0) kill(getpid(), SIGKILL);
+    return 0;
+}
+int fsync(int fd) { return fdatasync(fd); }
+"""
+
+REFUSED_AFTER_TWO_DEATHS = """
+import asyncio, os, signal, sys
+from pathlib import Path
+from agor.daemon.store import connect
+from agor.daemon.store.sqlite import process
+from agor.errors import StoreUnavailable
+from tests.store.examples import pid_of_writer, some_events
+
+process._ALLOWED += ("LD_PRELOAD", "DEATH_1", "DEATH_2")
+
+async def main() -> None:
+    store = connect(sys.argv[1])
+    await store.open()
+    await store.commit(some_events(1, 1, 10))
+    for name in ("DEATH_1", "DEATH_2"):
+        Path(os.environ[name]).touch()
+    try:
+        await store.commit(some_events(1, 11, 20))
+    except StoreUnavailable as error:
+        print(error, flush=True)
+    os.kill(pid_of_writer(store), signal.SIGKILL)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+asyncio.run(main())
+"""
+
+
+async def test_what_writers_died_over_in_their_syncs_is_not_found_after_a_crash(tmp_path: Path):
+    """All of it was in the log when the second one died, and its caller was told that it is not."""
+    done = crash_with(
+        DIES_IN_SYNC, REFUSED_AFTER_TWO_DEATHS, tmp_path,
+        DEATH_1=str(tmp_path / "one"), DEATH_2=str(tmp_path / "two"),
+    )  # fmt: skip
+    assert "died over this" in done.stdout, done.stderr
+    store = connect(f"sqlite:///{tmp_path}/agor.db")
     await store.open()
     assert await sequences(store, 1) == list(range(1, 11))
     await store.close()

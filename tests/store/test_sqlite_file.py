@@ -207,8 +207,9 @@ async def test_closing_is_bounded_when_the_disk_hangs(path: Path, monkeypatch: p
     other.close()
 
 
-def test_the_lock_beside_the_file_is_not_the_file(path: Path):
+def test_the_lock_beside_the_file_is_not_the_file(path: Path, monkeypatch: pytest.MonkeyPatch):
     """SQLite's locks are lost when any descriptor of the file is closed: nobody may open it."""
+    monkeypatch.setattr(database_file, "_LOCK_SECONDS", 0.05)
     one = database_file.DatabaseFile(path)
     one.claim()
     one.prepare()

@@ -21,7 +21,7 @@ _KEY = "agor.outlet"
 class Outlet:
     """Writes to one transport. The transport's protocol tells it how the transport is."""
 
-    # There may be thousands, all looked at for every event: small, they stay in the cache.
+    # There may be thousands.
     __slots__ = (
         "_gone", "_lost", "_relief", "_stall_timeout", "_transport", "congested", "push",
         "when_congested",

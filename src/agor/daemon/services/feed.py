@@ -132,6 +132,8 @@ class Channel:
         if follower in self.followers:
             self.followers.discard(follower)
             del self._pushes[follower.spelling][follower]
+            if follower in self._slow:
+                self._slow.remove(follower)
             follower.sink.when_congested = None
             follower.cursor = self.line.committed
             follower.wake()

@@ -7,7 +7,7 @@ Invariants:
 - a group takes what is there, in order, up to `group_rows` and `group_bytes`; a write is never
   divided, so one alone may be larger.
 
-`add` and `settle` are called in the event loop, `take` by the writer, which may be a thread.
+All of it is called in the event loop.
 """
 
 from __future__ import annotations

@@ -183,9 +183,9 @@ class Permissions:
     ) -> Permission:
         """Answer a question, and those to come if the answer has a scope; the first one counts."""
         row = await self._find(who, permission_id, "permission.decide")
-        pending = self.questions.get(permission_id)
+        pending = self.questions.get(permission_id) or await self._just_put(row)
         if pending is None:
-            raise _too_late(row)
+            raise _too_late(await self._find(who, permission_id, "session.view"))
         _check(decision)
         rule = None
         if decision.scope != "once":
@@ -201,6 +201,13 @@ class Permissions:
         if stored is None:
             raise _too_late(await self._find(who, permission_id, "session.view"))
         return views.permission(stored)
+
+    async def _just_put(self, row: PermissionRow) -> Pending | None:
+        """Find a question that can be seen already, while whoever puts it is about to know."""
+        if row.status != "pending":
+            return None
+        async with Turn(await self._lives.get(row.session_id)):
+            return self.questions.get(row.permission_id)
 
     async def _find(self, who: Principal, permission_id: str, action: Action) -> PermissionRow:
         row = await permissions.get(self._store, permission_id)

@@ -15,21 +15,18 @@ from pathlib import Path
 
 from agor.daemon.store.migrate import VERSION_TABLE, needs_upgrade, upgrade
 from agor.daemon.store.sqlite import faults
-from agor.daemon.store.sqlite.frames import Identity
-from agor.daemon.store.sqlite.upkeep import LOG_BYTES, Upkeep
+from agor.daemon.store.sqlite.upkeep import LOG_BYTES, Identities, Identity, Upkeep
 from agor.errors import StoreUnavailable, StoreUnusable
 
 #: How long another's lock is waited for: the writer of a daemon that was killed lets go of it when
-#: it is done with what it was doing.
-_LOCK_SECONDS = 5.0
+#: it is done with the commit it is at, for which it may have to wait `Upkeep.busy_seconds` first.
+_LOCK_SECONDS = 15.0
 _LOCK_PAUSE = 0.01
 #: Free space below which a full disk is taken to be full still.
 _SPACE_BYTES = 1024 * 1024
 
 #: Some SQL of ours is not known to SQLite before.
 _OLDEST = (3, 35)
-
-Identities = tuple[Identity | None, Identity | None]
 
 
 class DatabaseFile:
@@ -66,7 +63,8 @@ class DatabaseFile:
             self.release()
             raise StoreUnusable(
                 f"another daemon uses the database {self.path}",
-                hint="Stop it, or give this one a database of its own (database.url).",
+                hint="Stop it, or give this one a database of its own (database.url). If there is "
+                "none, one that was killed has left a process that still writes: wait for it.",
             ) from error
         except OSError as error:
             self.release()

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from agor.daemon.store.base import Write
-from agor.daemon.store.sqlite.upkeep import Upkeep
+from agor.daemon.store.sqlite.upkeep import Identities, Upkeep
 from agor.errors import StoreError, StoreUnavailable, StoreUnusable
 
 T = TypeVar("T")
@@ -22,17 +22,16 @@ _length = struct.Struct(">I")
 _encode = msgspec.msgpack.Encoder().encode
 _decode_write = msgspec.msgpack.Decoder(Write).decode
 
-#: A file is the same one for as long as its device and its number are.
-Identity = tuple[int, int]
-
 
 class Opening(Struct, frozen=True):
     """The first thing that the process is told."""
 
-    path: str
+    path: bytes
     #: What the database and its log were when the daemon opened them.
-    identities: tuple[Identity | None, Identity | None]
+    identities: Identities
     upkeep: Upkeep
+    #: Whether the database could be written at last.
+    available: bool
 
 
 class Group(Struct, frozen=True, array_like=True, gc=False):
@@ -81,6 +80,8 @@ class NotReady(Struct, frozen=True, tag="not ready"):
 
 class Unreadable(Struct, frozen=True, tag="unreadable"):
     """There is something in the group that does not belong there; nothing of it was committed."""
+
+    why: str
 
 
 class Refusing(Struct, frozen=True, tag="refusing"):

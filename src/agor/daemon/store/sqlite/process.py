@@ -18,12 +18,14 @@ from agor.daemon.store.sqlite.frames import (
     Splitter,
     frame,
 )
-from agor.errors import StoreUnavailable
+from agor.errors import StoreError, StoreUnavailable
 
 #: Seconds for the process to come up, on a busy machine.
 _START_SECONDS = 30.0
 #: Seconds for it to end once it was told to, and once it was killed.
 _END_SECONDS, _KILL_SECONDS = 5.0, 1.0
+#: Seconds between two looks whether it has.
+_LOOK_SECONDS = 0.002
 #: What the process may know of our environment: the language, and where temporary files go.
 _ALLOWED = ("LANG", "LC_ALL", "TMPDIR", "SQLITE_TMPDIR")
 _COMMAND = (sys.executable, "-P", "-m", "agor.daemon.store.sqlite.writing")
@@ -39,11 +41,11 @@ class Master(Protocol):
         """The process is gone, or at least its socket is."""
 
 
-def spawn(line: socket.socket, lock: int) -> subprocess.Popen[bytes]:
+def spawn(end: socket.socket, lock: int) -> subprocess.Popen[bytes]:
     """Start a process that writes, and that holds the lock on the database as well."""
     return subprocess.Popen(
         _COMMAND,
-        stdin=line.fileno(),
+        stdin=end.fileno(),
         stdout=subprocess.DEVNULL,
         # So that another daemon waits until this process has ended, too.
         pass_fds=(lock,),
@@ -53,13 +55,17 @@ def spawn(line: socket.socket, lock: int) -> subprocess.Popen[bytes]:
     )
 
 
-async def start(file: DatabaseFile, master: Master) -> Process:
-    """Start one for a file that is claimed; raises if it does not come up."""
+async def start(file: DatabaseFile, master: Master, *, available: bool = True) -> Process:
+    """Start one for a file that is claimed; raises if it does not come up.
+
+    `available` is whether the database could be written at last; if not, it looks by itself.
+    """
     assert file.lock is not None
     ours, theirs = socket.socketpair()
     with theirs:
         try:
-            popen = await asyncio.to_thread(spawn, theirs, file.lock)
+            # Not in a thread: it takes two milliseconds, and there may be no thread to be had.
+            popen = spawn(theirs, file.lock)
         except OSError as error:
             ours.close()
             raise StoreUnavailable(
@@ -67,18 +73,20 @@ async def start(file: DatabaseFile, master: Master) -> Process:
                 hint=f"Can {sys.executable} be run, and is there memory left?",
             ) from error
     process = Process(popen, master)
-    await asyncio.get_running_loop().create_unix_connection(lambda: process, sock=ours)
     try:
-        process.write(frame(Opening(str(file.path), file.identities, file.upkeep)))
+        await asyncio.get_running_loop().create_unix_connection(lambda: process, sock=ours)
+        path = os.fsencode(file.path)
+        process.write(frame(Opening(path, file.identities, file.upkeep, available)))
         async with asyncio.timeout(_START_SECONDS):
             await process.ready()
     except TimeoutError:
-        await process.end()
+        await process.kill()
         raise StoreUnavailable(
             f"the process that writes to the database was not up after {_START_SECONDS:g} s"
         ) from None
     except BaseException:
-        await process.end()
+        await process.kill()
+        ours.close()
         raise
     return process
 
@@ -90,10 +98,8 @@ class Process(asyncio.Protocol):
         self._popen = popen
         self._master = master
         self._splitter: Splitter[Answer] = Splitter(Answer)
-        self._transport: asyncio.WriteTransport
-        loop = asyncio.get_running_loop()
-        self._greeting: asyncio.Future[int] = loop.create_future()
-        self._gone: asyncio.Future[None] = loop.create_future()
+        self._transport: asyncio.WriteTransport | None = None
+        self._greeting: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         #: The number of the last commit when the process came up.
         self.last_commit = 0
 
@@ -114,42 +120,51 @@ class Process(asyncio.Protocol):
             elif isinstance(answer, Ready):
                 self._greeting.set_result(answer.number)
             elif isinstance(answer, NotReady):
-                self._greeting.set_exception(answer.trouble.error())
+                self._fail(answer.trouble.error())
 
     def connection_lost(self, _: Exception | None) -> None:
         """It has ended, or is about to."""
-        self._gone.set_result(None)
-        if not self._greeting.done():
-            self._greeting.set_exception(
+        if self._greeting.done():
+            self._master.lose(self)
+        else:
+            self._fail(
                 StoreUnavailable("the process that writes to the database ended while it started")
             )
-        elif self._greeting.exception() is None:
-            self._master.lose(self)
+
+    def _fail(self, error: StoreError) -> None:
+        self._greeting.set_exception(error)
+        # Whoever waited for it may have gone.
+        self._greeting.exception()
 
     def write(self, message: bytes) -> None:
         """Send it something."""
+        assert self._transport is not None
         self._transport.write(message)
 
     async def ready(self) -> None:
         """Wait until it is up; raises if it cannot be."""
-        self.last_commit = await self._greeting
+        self.last_commit = await asyncio.shield(self._greeting)
 
     async def end(self) -> None:
         """Have it finish what it was given, and see it end. Bounded."""
+        assert self._transport is not None
         self._transport.close()
         if not await self._ends_within(_END_SECONDS):
             await self.kill()
-        await self._gone
 
     async def kill(self) -> None:
-        """End it by force. One that is stuck in the disk ends when that comes back."""
-        self._transport.abort()
+        """End it by force. One that is stuck in the disk ends when that comes back. Bounded."""
+        if self._transport is not None:
+            self._transport.abort()
         self._popen.kill()
         await self._ends_within(_KILL_SECONDS)
 
     async def _ends_within(self, seconds: float) -> bool:
+        """Look until it has ended: there may be no thread that could wait for it."""
         try:
-            await asyncio.to_thread(self._popen.wait, seconds)
-        except subprocess.TimeoutExpired:
+            async with asyncio.timeout(seconds):
+                while self._popen.poll() is None:  # noqa: ASYNC110 - there is no event of it
+                    await asyncio.sleep(_LOOK_SECONDS)
+        except TimeoutError:
             return False
         return True

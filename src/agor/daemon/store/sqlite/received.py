@@ -1,8 +1,8 @@
 """Storing how far many tasks have come by one statement.
 
-Under load almost every write has such a statement, and each one alone would have to wait for the
-interpreter's lock. They can be carried out after all others of their group: what was received only
-grows, so the order makes no difference.
+Under load almost every write has such a statement, and a statement costs more than a row. They can
+be carried out after all others of their group: what was received only grows, so the order makes no
+difference.
 """
 
 from __future__ import annotations

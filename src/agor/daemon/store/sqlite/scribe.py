@@ -3,7 +3,8 @@
 Invariants:
 - one group at a time is with the process; the next one goes out before the last one is settled;
 - what became of a group is told by the process, or, if it died over it, by the number that the
-  database has: a group that was not committed is handed to the next process, once;
+  database has: a group that was not committed is handed to the next process, once, and then
+  refused;
 - while there is no process and none can be started, what waits is refused.
 """
 
@@ -53,6 +54,8 @@ class Scribe:
         self._group: list[Waiting] = []
         self._number = 0
         self._victims = 0
+        #: Why the group is refused, once nothing of it can be found any more.
+        self._fatal: StoreError | None = None
         #: What is known of the group's writes before it is committed: these are refused.
         self._refused: Mapping[int, Trouble] = {}
         self._sending = False
@@ -102,7 +105,7 @@ class Scribe:
         if self._process is None or self._group:
             return
         if group := self._line.take():
-            self._group, self._number = group, secrets.randbits(62)
+            self._group, self._number, self._victims = group, secrets.randbits(62), 0
             self._hand_over()
 
     def _hand_over(self) -> None:
@@ -110,8 +113,8 @@ class Scribe:
         self._refused = {}
         try:
             message = frame(self._spelled())
-        except Exception:  # noqa: BLE001 - some write is at fault, and is found
-            self._single_out()
+        except Exception as error:  # noqa: BLE001 - some write is at fault, and is found
+            self._single_out(error)
             return
         self._process.write(message)
 
@@ -124,10 +127,13 @@ class Scribe:
             [waiting.write for waiting in group],
         )
 
-    def _single_out(self) -> None:
+    def _single_out(self, error: Exception) -> None:
         """Refuse what does not get through, and hand over the rest."""
         wrong = check_writes([waiting.write for waiting in self._group])
-        assert wrong, "a group is as good as its writes"
+        if not wrong:
+            # Each of them alone would; then it is all of them together.
+            self._settle(refuse_all(self._group, faults.refused(error)))
+            return
         bad = [self._group[place] for place in wrong]
         self._group = [one for place, one in enumerate(self._group) if place not in wrong]
         self._line.settle(bad, dict(enumerate(map(faults.refused, wrong.values()))))
@@ -137,10 +143,22 @@ class Scribe:
             self.wake()
 
     def _settle(self, refused: Mapping[int, StoreError]) -> None:
-        group, self._group, self._victims = self._group, [], 0
-        # First the next one: it is written while we tell of this one.
-        self._send()
-        self._line.settle(group, dict(refused))
+        group, self._group, self._fatal = self._group, [], None
+        try:
+            # First the next one: it is written while we tell of this one.
+            self._send()
+        finally:
+            self._line.settle(group, dict(refused))
+
+    def _bury(self) -> None:
+        """Have nothing committed, in place of a group that is to be refused.
+
+        If only its sync was cut off, all of it is in the log: SQLite does not count it, but would
+        find it after a crash. What is written next takes its place.
+        """
+        assert self._process is not None
+        self._number = secrets.randbits(62)
+        self._process.write(frame(Group(self._number, 0, 0, [])))
 
     # ── what the process tells ───────────────────────────────────────────────────────────────
 
@@ -149,9 +167,12 @@ class Scribe:
         match answer:
             case Done(refused, available):
                 self.available = available
-                self._settle(_errors(refused))
-            case Unreadable():
-                self._single_out()
+                if self._fatal is None:
+                    self._settle(_errors(refused))
+                else:
+                    self._settle(refuse_all(self._group, self._fatal))
+            case Unreadable(why):
+                self._single_out(ValueError(why))
             case Refusing(refused):
                 self._refused = refused
             case Availability(available):
@@ -163,6 +184,8 @@ class Scribe:
 
     def lose(self, lost: Process) -> None:
         """The process is gone, or at least its socket is."""
+        if lost is not self._process:
+            return
         self._process = None
         if not self._closing:
             log.warning("writer_died", database=str(self._file.path))
@@ -170,32 +193,39 @@ class Scribe:
 
     async def _replace(self, lost: Process) -> None:
         """Start another process, however long that takes, and find out about the group."""
-        # Never two at once: the number in the database is to be the last word about the group.
+        # What was killed can publish no commit any more, even where it is still stuck in the disk.
         await lost.end()
+        self._process = process = await self._start_again()
+        self._replacing = None
+        log.info("writer_replaced", database=str(self._file.path))
+        if not self._group:
+            self._send()
+        elif self._fatal is not None:
+            self._bury()
+        elif process.last_commit == self._number:
+            self._settle(_errors(self._refused))
+        elif (victims := self._victims + 1) < _VICTIMS:
+            self._victims = victims
+            self._hand_over()
+        else:
+            self._fatal = StoreUnavailable(
+                "the process that writes to the database died over this, twice"
+            )
+            self._bury()
+
+    async def _start_again(self) -> Process:
         pause = _FIRST_PAUSE
         while True:
             try:
-                process = await start(self._file, self)
+                return await start(self._file, self, available=self.available)
             except StoreError as error:
                 self._refuse(error)
-                await asyncio.sleep(pause)
-                pause = min(pause * 2, _LONGEST_PAUSE)
-            else:
-                break
-        self._process = process
-        self.available = True
-        self._replacing = None
-        log.info("writer_replaced", database=str(self._file.path))
-        self._victims += 1
-        if not self._group:
-            self._send()
-        elif process.last_commit == self._number:
-            self._settle(_errors(self._refused))
-        elif self._victims < _VICTIMS:
-            self._hand_over()
-        else:
-            fatal = StoreUnavailable("the process that writes to the database died over this")
-            self._settle(refuse_all(self._group, fatal))
+            except Exception as error:
+                # There may be too little of anything now: descriptors, memory.
+                log.exception("writer_not_started", database=str(self._file.path))
+                self._refuse(faults.unavailable(error, self._file.path))
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, _LONGEST_PAUSE)
 
     def _refuse(self, error: StoreError) -> None:
         """Refuse what waits. Only a group that may be committed already goes on waiting."""

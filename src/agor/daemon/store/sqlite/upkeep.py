@@ -9,6 +9,11 @@ PAGE_BYTES = 4096
 #: The log's file is not kept larger than this once it is emptied.
 LOG_BYTES = 128 * 1024 * 1024
 
+#: A file is the same one for as long as its device and its number are.
+Identity = tuple[int, int]
+#: Of the database and of its log; none if there is none.
+Identities = tuple[Identity | None, Identity | None]
+
 
 class Upkeep(Struct, frozen=True, kw_only=True):
     """The times and sizes of it."""

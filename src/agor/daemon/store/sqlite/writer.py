@@ -27,7 +27,9 @@ from agor.errors import StoreError, StoreUnavailable
 class Writer:
     """The one connection that writes."""
 
-    def __init__(self, file: DatabaseFile, checkpoints: Checkpoints, say: Say) -> None:
+    def __init__(
+        self, file: DatabaseFile, checkpoints: Checkpoints, say: Say, *, available: bool
+    ) -> None:
         self._file = file
         self._checkpoints = checkpoints
         self._say = say
@@ -35,7 +37,7 @@ class Writer:
         #: Where the audit log ends; looked up when it is needed after anything went wrong.
         self._head: Link | None = None
         #: Whether the last attempt was a success.
-        self.available = True
+        self.available = available
 
     def open(self) -> int:
         """Connect; tells the number of the last commit. Raises errors of SQLite and ours."""

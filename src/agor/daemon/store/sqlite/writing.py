@@ -21,6 +21,7 @@ from typing import Any
 
 import msgspec
 
+from agor import linux
 from agor.daemon.store.sqlite import faults
 from agor.daemon.store.sqlite.checkpoints import Checkpoints
 from agor.daemon.store.sqlite.file import DatabaseFile
@@ -49,7 +50,7 @@ _PROBE_SECONDS = 1.0
 _CHUNK = 256 * 1024
 
 
-class Line:
+class Wire:
     """The socket to the daemon. Two threads may talk; one listens."""
 
     def __init__(self, sock: socket.socket) -> None:
@@ -57,12 +58,15 @@ class Line:
         self._turn = threading.Lock()
 
     def tell(self, answer: Answer) -> None:
-        """Tell the daemon something. If it is gone, nobody minds."""
+        """Tell the daemon something; if that is not possible there is nothing more to do here.
+
+        A daemon that lives learns from the database what became of its group.
+        """
         with self._turn:
             try:
                 self._sock.sendall(frame(answer))
             except OSError:
-                return
+                os._exit(1)
 
     def say(self, event: str, **members: Any) -> None:
         """Have the daemon put something into its log."""
@@ -82,59 +86,61 @@ class Line:
 
 def main() -> None:
     """Serve one daemon."""
+    # As the daemon: what passes through here is nobody's business.
+    linux.forbid_dumps()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    line = Line(socket.socket(fileno=0))
-    opening = _first(line)
+    wire = Wire(socket.socket(fileno=0))
+    opening = _first(wire)
     if opening is None:
         return
-    file = DatabaseFile(Path(opening.path), opening.upkeep)
+    file = DatabaseFile(Path(os.fsdecode(opening.path)), opening.upkeep)
     file.expect(opening.identities)
-    checkpoints = Checkpoints(file, line.say)
-    writer = Writer(file, checkpoints, line.say)
+    checkpoints = Checkpoints(file, wire.say)
+    writer = Writer(file, checkpoints, wire.say, available=opening.available)
     try:
-        line.tell(Ready(writer.open()))
+        wire.tell(Ready(writer.open()))
     except StoreError as error:
-        line.tell(NotReady(trouble(error)))
+        wire.tell(NotReady(trouble(error)))
         return
     except (sqlite3.Error, MemoryError) as error:
-        line.tell(NotReady(trouble(faults.unavailable(error, file.path))))
+        wire.tell(NotReady(trouble(faults.unavailable(error, file.path))))
         return
     checkpoints.start()
-    _serve(line, writer)
+    _serve(wire, writer)
     # At once, and without emptying the log: the next daemon may be waiting for our lock.
     os._exit(0)
 
 
-def _first(line: Line) -> Opening | None:
+def _first(wire: Wire) -> Opening | None:
     splitter: Splitter[Opening] = Splitter(Opening)
-    while data := line.receive():
+    while data := wire.receive():
         for opening in splitter.feed(data):
             return opening
     return None
 
 
-def _serve(line: Line, writer: Writer) -> None:
-    for group in _groups(line, writer):
-        refused = writer.commit(group, lambda some: line.tell(Refusing(_spelled(some))))
-        line.tell(Done(_spelled(refused), writer.available))
+def _serve(wire: Wire, writer: Writer) -> None:
+    for group in _groups(wire, writer):
+        refused = writer.commit(group, lambda some: wire.tell(Refusing(_spelled(some))))
+        wire.tell(Done(_spelled(refused), writer.available))
         writer.tidy_up()
 
 
-def _groups(line: Line, writer: Writer) -> Iterator[Group]:
+def _groups(wire: Wire, writer: Writer) -> Iterator[Group]:
     """Wait for groups until the daemon is gone, and look after the database meanwhile."""
     splitter: Splitter[Group] = Splitter(Group)
     while True:
-        while not writer.available and not line.has_more(_PROBE_SECONDS):
+        while not writer.available and not wire.has_more(_PROBE_SECONDS):
             if writer.probe():
-                line.tell(Availability(available=True))
-        data = line.receive()
+                wire.tell(Availability(available=True))
+        data = wire.receive()
         if not data:
             return
         try:
             yield from splitter.feed(data)
-        except msgspec.ValidationError:
-            line.tell(Unreadable())
+        except msgspec.ValidationError as error:
+            wire.tell(Unreadable(str(error)))
 
 
 def _spelled(refused: Refused) -> dict[int, Trouble]:
