@@ -7,12 +7,13 @@ beside SQLite once a connection exists; that one daemon owns it is a lock on a f
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import sqlite3
 import time
 from pathlib import Path
+from typing import NoReturn
 
+from agor import private
 from agor.daemon.store.migrate import VERSION_TABLE, needs_upgrade, upgrade
 from agor.daemon.store.sqlite import faults
 from agor.daemon.store.sqlite.upkeep import LOG_BYTES, Identities, Identity, Upkeep
@@ -21,7 +22,6 @@ from agor.errors import StoreUnavailable, StoreUnusable
 #: How long another's lock is waited for: the writer of a daemon that was killed lets go of it when
 #: it is done with the commit it is at, for which it may have to wait `Upkeep.busy_seconds` first.
 _LOCK_SECONDS = 15.0
-_LOCK_PAUSE = 0.01
 #: Free space below which a full disk is taken to be full still.
 _SPACE_BYTES = 1024 * 1024
 
@@ -56,16 +56,10 @@ class DatabaseFile:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             lock = self.path.with_name(f"{self.path.name}-lock")
             self.lock = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            _wait_for(self.lock)
+            if not private.locked_within(self.lock, _LOCK_SECONDS):
+                self._refuse()
             os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
             self.path.chmod(0o600)
-        except BlockingIOError as error:
-            self.release()
-            raise StoreUnusable(
-                f"another daemon uses the database {self.path}",
-                hint="Stop it, or give this one a database of its own (database.url). If there is "
-                "none, one that was killed has left a process that still writes: wait for it.",
-            ) from error
         except OSError as error:
             self.release()
             full = error.errno in (errno.ENOSPC, errno.EDQUOT)
@@ -75,6 +69,14 @@ class DatabaseFile:
                 if full
                 else "The daemon's user must be able to write the file and its folder.",
             ) from error
+
+    def _refuse(self) -> NoReturn:
+        self.release()
+        raise StoreUnusable(
+            f"another daemon uses the database {self.path}",
+            hint="Stop it, or give this one a database of its own (database.url). If there is "
+            "none, one that was killed has left a process that still writes: wait for it.",
+        )
 
     def release(self) -> None:
         """Let others have it. All connections are closed."""
@@ -132,10 +134,6 @@ class DatabaseFile:
         except (sqlite3.Error, MemoryError) as error:
             raise faults.unusable(error, self.path) from error
 
-    def expect(self, identities: Identities) -> None:
-        """Know what the files were when the database was opened."""
-        self.identities = identities
-
     def last_commit(self, connection: sqlite3.Connection) -> int:
         """Read the number of the last commit."""
         row = connection.execute("SELECT number FROM last_commit WHERE one = 1").fetchone()
@@ -173,20 +171,6 @@ class DatabaseFile:
 
     def _look(self) -> Identities:
         return _identity(self.path), _identity(self._log)
-
-
-def _wait_for(lock: int) -> None:
-    """Lock others out; raises `BlockingIOError` if somebody else does."""
-    deadline = time.monotonic() + _LOCK_SECONDS
-    while True:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(_LOCK_PAUSE)
-        else:
-            return
 
 
 def touch(connection: sqlite3.Connection) -> None:

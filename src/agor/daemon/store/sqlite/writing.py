@@ -95,7 +95,7 @@ def main() -> None:
     if opening is None:
         return
     file = DatabaseFile(Path(os.fsdecode(opening.path)), opening.upkeep)
-    file.expect(opening.identities)
+    file.identities = opening.identities
     checkpoints = Checkpoints(file, wire.say)
     writer = Writer(file, checkpoints, wire.say, available=opening.available)
     try:
