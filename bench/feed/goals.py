@@ -54,6 +54,7 @@ COLUMNS = (
 NOTES = (
     "ours stores with FULL (synced with every commit), the peers with NORMAL (synced now and then)",
     "CPU is that of the server's own process; ours has another, which writes to the database",
+    "ours tells clients in turns: whose turn is later is sent all that came meanwhile in one send",
     "ours_stored: events are stored on their way to the clients",
     "post_prototype: what this machine allows, one row and no safeguard",
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -118,6 +119,25 @@ async def test_a_stuck_client_changes_nothing_for_the_others(strict: Served) -> 
         stuck.leave()
     # Of 26 MB that were told, the daemon held no more than a page or two for each.
     assert most < 4 * 1024 * 1024
+
+
+async def test_one_stuck_client_among_a_hundred_changes_nothing_for_them(strict: Served) -> None:
+    session_id, many = await strict.new_session(), 100
+    async with contextlib.AsyncExitStack() as stack:
+        stuck = await stack.enter_async_context(
+            websocket(strict, session_id, sock=small_socket(strict), max_queue=1)
+        )
+        others = [await stack.enter_async_context(websocket(strict, session_id)) for _ in range(99)]
+        await until(lambda: followers(strict, "websocket") == 100)
+        reading = asyncio.gather(*(take(other, many + 1) for other in others))
+        last = await soon(publish(strict, session_id, many, LARGE))
+        for events in await reading:
+            assert [event["sequence"] for event in events] == list(range(1, last + 1))
+        await until(lambda: strict.count("agor_feed_cut_off_total") == 1)
+        sequences, closed = await read_to_its_end(stuck)
+        assert closed is not None
+        assert closed.reason.endswith(f"come back with after={len(sequences)}")
+        assert followers(strict, "websocket") == 99
 
 
 async def test_who_reads_slowly_gets_all_of_it(strict: Served) -> None:

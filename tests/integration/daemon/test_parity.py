@@ -90,7 +90,8 @@ cases = st.builds(
     scripts=st.lists(scripts, min_size=1, max_size=3),
     decisions=st.lists(decisions, min_size=1, max_size=4),
     stops=st.sets(st.integers(5, 60) | st.integers(60, 3000), max_size=2),
-    plans=st.lists(plans, min_size=1, max_size=4),
+    # A few are told at once, more of them in turns.
+    plans=st.lists(plans, min_size=1, max_size=4) | st.lists(plans, min_size=10, max_size=12),
     page_sizes=st.lists(st.integers(1, 7), min_size=1, max_size=4),
 )
 

@@ -9,7 +9,8 @@ from prometheus_client import Counter, Gauge
 from agor.daemon.api.live import GONE, Ending
 from agor.daemon.api.outlet import Outlet
 from agor.daemon.metrics import Metrics
-from agor.daemon.services.feed import Channel, Chunk, Follower
+from agor.daemon.services.chunks import Chunk, http_chunk
+from agor.daemon.services.feed import Channel, Follower
 
 
 class OutletFollower(Follower):
@@ -56,11 +57,11 @@ class SseFollower(OutletFollower):
     transport = "sse"
 
     def __init__(self, cursor: int, outlet: Outlet) -> None:
-        super().__init__(cursor, outlet, _as_http)
+        super().__init__(cursor, outlet, _as_sse)
 
     def send(self, text: bytes) -> None:
         """Send whole lines."""
-        self.sink.write(_http_chunk(text))
+        self.sink.write(http_chunk(text))
 
     def beat(self) -> None:
         """Give a sign of life, to those who are not busy reading."""
@@ -72,9 +73,5 @@ def _as_frames(chunk: Chunk) -> bytes:
     return chunk.frames
 
 
-def _as_http(chunk: Chunk) -> bytes:
-    return _http_chunk(chunk.sse)
-
-
-def _http_chunk(text: bytes) -> bytes:
-    return b"%x\r\n%b\r\n" % (len(text), text)
+def _as_sse(chunk: Chunk) -> bytes:
+    return chunk.sse

@@ -16,7 +16,7 @@ from agor.daemon.api.outlet import Outlet
 from agor.daemon.api.route import Connection, Request
 from agor.daemon.api.websocket_protocol import WebSocketProtocol
 from agor.daemon.metrics import Metrics
-from agor.daemon.services.feed import BINARY_FRAME, TEXT_FRAME, frame_head
+from agor.daemon.services.chunks import BINARY_FRAME, TEXT_FRAME, frame_head
 from agor.daemon.services.terminals.attachment import Attachment
 from agor.errors import Disconnected, RpcError
 from agor.protocol.terminal_api import Exited, Resize, read_said

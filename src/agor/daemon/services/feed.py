@@ -8,13 +8,13 @@ holds at most one chunk for it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from functools import cached_property, lru_cache, partial
-from typing import Protocol
+from collections.abc import Awaitable, Callable
 
 from agor.daemon.metrics import Metrics
+from agor.daemon.services.chunks import Chunk, Spelling
 from agor.daemon.services.line import Line
 from agor.daemon.services.principal import Principal
+from agor.daemon.services.ring import Ring, Sink
 from agor.daemon.store import events
 from agor.daemon.store.base import Store
 from agor.errors import Conflict
@@ -22,73 +22,6 @@ from agor.errors import Conflict
 #: What is read from the store at once.
 _PAGE_EVENTS = 2000
 _PAGE_BYTES = 512 * 1024
-#: The first byte of a WebSocket's frame: the whole of a message, and what it is.
-TEXT_FRAME = b"\x81"
-BINARY_FRAME = b"\x82"
-
-
-class Chunk:
-    """Events that follow each other, as they are sent."""
-
-    def __init__(self, first: int, bodies: Sequence[bytes]) -> None:
-        self.first = first
-        self.last = first + len(bodies) - 1
-        self.bodies = bodies
-
-    @cached_property
-    def frames(self) -> bytes:
-        """Spell them as WebSocket text frames."""
-        pieces: list[bytes] = []
-        for body in self.bodies:
-            pieces += (frame_head(len(body)), body)
-        return b"".join(pieces)
-
-    @cached_property
-    def sse(self) -> bytes:
-        """Spell them as server-sent events."""
-        return b"".join(
-            b"id: %d\ndata: %b\n\n" % (sequence, body)
-            for sequence, body in enumerate(self.bodies, self.first)
-        )
-
-
-@lru_cache(maxsize=4096)
-def frame_head(length: int, kind: bytes = TEXT_FRAME) -> bytes:
-    """Spell the head of an unmasked frame, by default of text (RFC 6455, section 5.2)."""
-    if length < 126:
-        return kind + length.to_bytes(1, "big")
-    if length < 65536:
-        return kind + b"\x7e" + length.to_bytes(2, "big")
-    return kind + b"\x7f" + length.to_bytes(8, "big")
-
-
-#: Sends to one client without waiting.
-Push = Callable[[bytes], None]
-
-
-class Sink(Protocol):
-    """Where the bytes of one client go."""
-
-    #: Called when the client begins to read more slowly than we write.
-    when_congested: Callable[[], None] | None
-
-    @property
-    def congested(self) -> bool:
-        """Whether the client reads more slowly than we write."""
-
-    @property
-    def push(self) -> Push:
-        """The shortest way to send. After the end of the connection it may raise `RuntimeError`."""
-
-    def write(self, data: bytes) -> None:
-        """Send without waiting. After the end of the connection it does nothing."""
-
-    async def drain(self) -> None:
-        """Wait until the client has read enough; raises if it does not read at all."""
-
-
-#: Spells a chunk for one kind of clients, the same for all of them.
-Spelling = Callable[[Chunk], bytes]
 
 
 class Channel:
@@ -100,11 +33,7 @@ class Channel:
         self._metrics = metrics
         self.line = Line(number, committed, store, self._publish)
         #: Those that are pushed to.
-        self.followers: set[Follower] = set()
-        #: The ways to them, by what is sent there. There may be thousands of one kind.
-        self._pushes: dict[Spelling, dict[Follower, Push]] = {}
-        #: Those of them that have fallen behind.
-        self._slow: list[Follower] = []
+        self.followers = Ring(committed)
         #: Whose feed it is.
         self.owner: object = None
         #: Set when the session is gone, and so is its feed.
@@ -112,31 +41,7 @@ class Channel:
 
     def _publish(self, first: int, bodies: list[bytes]) -> None:
         self._metrics.commits.add(len(bodies))
-        if self.followers:
-            self._push(Chunk(first, bodies))
-
-    def _push(self, chunk: Chunk) -> None:
-        for spelling, pushes in self._pushes.items():
-            _send_to_all(list(pushes.values()), spelling(chunk))
-        while self._slow:
-            self.dismiss(self._slow.pop())
-
-    def admit(self, follower: Follower) -> None:
-        """Push to a follower from now on."""
-        self.followers.add(follower)
-        self._pushes.setdefault(follower.spelling, {})[follower] = follower.sink.push
-        follower.sink.when_congested = partial(self._slow.append, follower)
-
-    def dismiss(self, follower: Follower) -> None:
-        """Push no more to a follower; it goes on by itself behind what it was sent."""
-        if follower in self.followers:
-            self.followers.discard(follower)
-            del self._pushes[follower.spelling][follower]
-            if follower in self._slow:
-                self._slow.remove(follower)
-            follower.sink.when_congested = None
-            follower.cursor = self.line.committed
-            follower.wake()
+        self.followers.tell(Chunk(first, bodies))
 
     async def read(self, after: int) -> Chunk | None:
         """Read what is stored behind a cursor, as far as it is committed; None if nothing is."""
@@ -148,28 +53,14 @@ class Channel:
     def close(self) -> None:
         """End the feed, for everybody."""
         self.closed = True
-        for follower in tuple(self.followers):
-            self.dismiss(follower)
-
-
-def _send_to_all(pushes: list[Push], data: bytes) -> None:
-    """Send the same to many. Nothing but the calls: with many clients this is most of our work."""
-    left = iter(pushes)
-    while True:
-        try:
-            for push in left:
-                push(data)
-        except RuntimeError:
-            # That one is closed already, and its follower is about to hear it. On to the next.
-            continue
-        return
+        self.followers.close()
 
 
 class Follower:
     """One client of a feed."""
 
     def __init__(self, cursor: int, sink: Sink, spelling: Spelling) -> None:
-        #: The last sequence that was written; while we are pushed to, the channel knows it.
+        #: The last sequence that was written; while we are pushed to, the ring knows it.
         self.cursor = cursor
         self.sink = sink
         self.spelling = spelling
@@ -184,10 +75,10 @@ class Follower:
                     continue
                 # Nothing is awaited between the look at `committed` and this: no gap.
                 self._dismissed.clear()
-                channel.admit(self)
+                channel.followers.admit(self)
                 await self._dismissed.wait()
         finally:
-            channel.dismiss(self)
+            channel.followers.dismiss(self)
 
     def wake(self) -> None:
         """Go back to reading at our own pace, or end."""
