@@ -3,6 +3,8 @@
 `pytest --hypothesis-profile=explore` looks for new ones.
 """
 
+import gc
+
 import pytest
 from hypothesis import settings
 
@@ -31,6 +33,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             # Those of one agent: starting it is what takes long, and agents differ in that.
             together = f"{together}[{agent}]"
         item.add_marker(pytest.mark.xdist_group(together))
+
+
+def pytest_collection_finish() -> None:
+    """Have the garbage collector pass over thousands of tests that stay until the end."""
+    gc.collect()
+    gc.freeze()
 
 
 def _agent_of(item: pytest.Item) -> str | None:
