@@ -139,13 +139,19 @@ async def test_which_writes_were_refused_is_known_even_if_it_died_after_the_comm
     assert await count_records(store) == 2
 
 
+async def handed_over_again(store: SqliteStore) -> asyncio.Future[None]:
+    """Have the writer die over a commit, and the next one at it."""
+    commit = asyncio.ensure_future(store.commit(noted(1, 1)))
+    await until_handed_over(store)
+    kill_writer(store)
+    await until(lambda: store._scribe._process is None)
+    await until_handed_over(store)
+    return commit
+
+
 async def test_what_it_died_over_is_handed_to_the_next_one(store: SqliteStore, path: Path):
     with locked(path):
-        commit = asyncio.ensure_future(store.commit(noted(1, 1)))
-        await until_handed_over(store)
-        kill_writer(store)
-        await until(lambda: store._scribe._process is None)
-        await until_handed_over(store)
+        commit = await handed_over_again(store)
         assert not commit.done()
     await soon(commit)
     assert await sequences(store, 1) == [1]
@@ -159,11 +165,7 @@ async def test_a_death_over_nothing_is_not_held_against_the_next_group(
     await until(lambda: store._scribe._process is None)
     await until(lambda: store._scribe._process is not None)
     with locked(path):
-        commit = asyncio.ensure_future(store.commit(noted(1, 1)))
-        await until_handed_over(store)
-        kill_writer(store)
-        await until(lambda: store._scribe._process is None)
-        await until_handed_over(store)
+        commit = await handed_over_again(store)
     await soon(commit)
     assert await sequences(store, 1) == [1]
 

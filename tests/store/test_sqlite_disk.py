@@ -119,7 +119,8 @@ int fdatasync(int fd) { (void)fd; if (fails()) { errno = EIO; return -1; } retur
 int fsync(int fd) { return fdatasync(fd); }
 """
 
-KILLED_UNSYNCED = """
+#: Commits once, then makes the signs that the library looks for, commits again, and dies.
+CRASHES = """
 import asyncio, os, signal, sys
 from pathlib import Path
 from agor.daemon.store import connect
@@ -127,13 +128,15 @@ from agor.daemon.store.sqlite import process
 from agor.errors import StoreUnavailable
 from tests.store.examples import pid_of_writer, some_events
 
-process._ALLOWED += ("LD_PRELOAD", "NO_SYNC")
+signs = sys.argv[2:]
+process._ALLOWED += ("LD_PRELOAD", *signs)
 
 async def main() -> None:
     store = connect(sys.argv[1])
     await store.open()
     await store.commit(some_events(1, 1, 10))
-    Path(os.environ["NO_SYNC"]).touch()
+    for sign in signs:
+        Path(os.environ[sign]).touch()
     try:
         await store.commit(some_events(1, 11, 20))
     except StoreUnavailable as error:
@@ -145,10 +148,11 @@ asyncio.run(main())
 """
 
 
-def crash_with(
-    library: str, script: str, folder: Path, **env: str
-) -> subprocess.CompletedProcess[str]:
-    """Run a script whose writer has these functions instead of the system's own."""
+def crash_with(library: str, folder: Path, *signs: str) -> subprocess.CompletedProcess[str]:
+    """Crash with a writer that has these functions instead of the system's own.
+
+    Its signs are files, named by variables of the environment.
+    """
     compiler = shutil.which("cc")
     if compiler is None:
         pytest.skip("no C compiler here to make a sync fail with")
@@ -157,8 +161,10 @@ def crash_with(
     make = [compiler, "-shared", "-fPIC", "-o", str(compiled), str(source)]
     subprocess.run(make, check=True, timeout=60)
     return subprocess.run(
-        [sys.executable, "-c", script, f"sqlite:///{folder}/agor.db"],
-        env={**os.environ, "LD_PRELOAD": str(compiled), **env},
+        [sys.executable, "-c", CRASHES, f"sqlite:///{folder}/agor.db", *signs],
+        env=os.environ
+        | {"LD_PRELOAD": str(compiled)}
+        | {sign: str(folder / sign) for sign in signs},
         capture_output=True,
         text=True,
         timeout=60,
@@ -168,7 +174,7 @@ def crash_with(
 
 async def test_what_could_not_be_synced_is_not_found_after_a_crash(tmp_path: Path):
     """Its caller was told that nothing was stored, though all of it had been written."""
-    done = crash_with(NO_SYNC, KILLED_UNSYNCED, tmp_path, NO_SYNC=str(tmp_path / "failing"))
+    done = crash_with(NO_SYNC, tmp_path, "NO_SYNC")
     assert "FSYNC" in done.stdout, done.stderr
     store = connect(f"sqlite:///{tmp_path}/agor.db")
     await store.open()
@@ -188,39 +194,10 @@ int fdatasync(int fd) {
 int fsync(int fd) { return fdatasync(fd); }
 """
 
-REFUSED_AFTER_TWO_DEATHS = """
-import asyncio, os, signal, sys
-from pathlib import Path
-from agor.daemon.store import connect
-from agor.daemon.store.sqlite import process
-from agor.errors import StoreUnavailable
-from tests.store.examples import pid_of_writer, some_events
-
-process._ALLOWED += ("LD_PRELOAD", "DEATH_1", "DEATH_2")
-
-async def main() -> None:
-    store = connect(sys.argv[1])
-    await store.open()
-    await store.commit(some_events(1, 1, 10))
-    for name in ("DEATH_1", "DEATH_2"):
-        Path(os.environ[name]).touch()
-    try:
-        await store.commit(some_events(1, 11, 20))
-    except StoreUnavailable as error:
-        print(error, flush=True)
-    os.kill(pid_of_writer(store), signal.SIGKILL)
-    os.kill(os.getpid(), signal.SIGKILL)
-
-asyncio.run(main())
-"""
-
 
 async def test_what_writers_died_over_in_their_syncs_is_not_found_after_a_crash(tmp_path: Path):
     """All of it was in the log when the second one died, and its caller was told that it is not."""
-    done = crash_with(
-        DIES_IN_SYNC, REFUSED_AFTER_TWO_DEATHS, tmp_path,
-        DEATH_1=str(tmp_path / "one"), DEATH_2=str(tmp_path / "two"),
-    )  # fmt: skip
+    done = crash_with(DIES_IN_SYNC, tmp_path, "DEATH_1", "DEATH_2")
     assert "died over this" in done.stdout, done.stderr
     store = connect(f"sqlite:///{tmp_path}/agor.db")
     await store.open()
