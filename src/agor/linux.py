@@ -9,6 +9,7 @@ import contextlib
 import ctypes
 import os
 import signal
+import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
@@ -21,6 +22,11 @@ _libc = ctypes.CDLL(None, use_errno=True)
 _PROC = Path("/proc")
 #: Rounds in which processes that go on forking are looked for before what was found is killed.
 _ROUNDS = 50
+#: Looks at a process that is just becoming another program, and seconds between two of them.
+_LOOKS = 200
+_LOOK_AGAIN = 0.001
+#: The flag of the kernel's own threads.
+_KERNEL_THREAD = 0x00200000
 #: More bytes than the line of a process has: 52 numbers and a name.
 _LONGEST_STAT = 4096
 
@@ -105,7 +111,7 @@ def marked(name: str, value: str) -> list[Process]:
     found = []
     for process, _ in _everybody():
         with contextlib.suppress(OSError):
-            if mark in (_PROC / str(process.pid) / "environ").read_bytes().split(b"\0"):
+            if mark in _environment(process.pid).split(b"\0"):
                 found.append(process)
     return found
 
@@ -154,8 +160,45 @@ def _pids() -> Iterator[int]:
             yield int(name)
 
 
+def _environment(pid: int) -> bytes:
+    """Read what a process was started with.
+
+    While a process becomes another program, its environment reads as empty: who looked once would
+    take it for a stranger, and one that does nothing else could never be found.
+    """
+    path = f"/proc/{pid}/environ"
+    for _ in range(_LOOKS):
+        with open(path, "rb", buffering=0) as file:  # noqa: PTH123 - a file for each process
+            environment = file.read()
+        if environment or not _is_becoming_another(pid):
+            return environment
+        time.sleep(_LOOK_AGAIN)
+    return b""
+
+
+def _is_becoming_another(pid: int) -> bool:
+    """Tell whether a process whose environment was read as empty may have one all the same."""
+    fields = _stat(pid)
+    if fields is None or fields[0] in (b"Z", b"X") or int(fields[6]) & _KERNEL_THREAD:
+        return False
+    # The end of its code is the last thing that the kernel tells of a new program: only then does
+    # an environment that begins where it ends mean that there is none.
+    in_place, begin, end = int(fields[24]) > 0, int(fields[47]), int(fields[48])
+    return not in_place or begin < end
+
+
 def _read(pid: int) -> tuple[bool, int, int] | None:
     """Read whether a process runs, its parent and its start."""
+    fields = _stat(pid)
+    if fields is None:
+        return None
+    # A zombie with more than one thread is no zombie: only its first thread has ended.
+    runs = fields[0] != b"Z" or int(fields[17]) > 1
+    return runs, int(fields[1]), int(fields[19])
+
+
+def _stat(pid: int) -> list[bytes] | None:
+    """Read the numbers that the kernel has of a process, from its state on."""
     try:
         # Three calls of the system: this is the hot spot of a scan.
         fd = os.open(f"/proc/{pid}/stat", os.O_RDONLY)
@@ -166,7 +209,4 @@ def _read(pid: int) -> tuple[bool, int, int] | None:
     except OSError:
         return None
     # The name is in brackets and may hold anything, brackets and blanks too.
-    fields = text[text.rindex(b")") + 2 :].split()
-    # A zombie with more than one thread is no zombie: only its first thread has ended.
-    runs = fields[0] != b"Z" or int(fields[17]) > 1
-    return runs, int(fields[1]), int(fields[19])
+    return text[text.rindex(b")") + 2 :].split()

@@ -9,8 +9,11 @@ import time
 import uuid
 from pathlib import Path
 
+from agor import linux
+
 #: Seconds for anything that should come at once; generous, because the machine may be busy.
 PATIENCE = 20.0
+_NAME = "AGOR_TEST_MARK"
 
 
 class Mark:
@@ -26,12 +29,11 @@ class Mark:
 
     def on(self, environment: dict[str, str]) -> dict[str, str]:
         """An environment with the mark."""
-        return environment | {"AGOR_TEST_MARK": self._value}
+        return environment | {_NAME: self._value}
 
     def bearers(self) -> set[int]:
         """Find the living processes that carry the mark."""
-        wanted = f"AGOR_TEST_MARK={self._value}".encode()
-        return {pid for pid in _pids() if wanted in _environ(pid).split(b"\0")}
+        return {process.pid for process in linux.marked(_NAME, self._value)}
 
     def wait_gone(self, *but: int) -> None:
         """Wait until nobody else carries it; the kernel gives no event for that."""
@@ -68,16 +70,7 @@ def open_files(pid: int) -> int:
 
 def command_line_and_environment(pid: int) -> bytes:
     """Give what everybody with the same user can see of a process."""
-    return _read(pid, "cmdline") + _environ(pid)
-
-
-def _pids() -> list[int]:
-    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
-
-
-def _environ(pid: int) -> bytes:
-    # Empty for zombies, which is as it should be: they are gone.
-    return _read(pid, "environ")
+    return _read(pid, "cmdline") + _read(pid, "environ")
 
 
 def _read(pid: int, name: str) -> bytes:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from agor.protocol.methods import GET_API_KEY, GetApiKeyParams
+from tests.contract.waiting import until
 from tests.integration.daemon_side import Daemon, Script, daemon
-from tests.integration.processes import command_line_and_environment
+from tests.integration.processes import command_line_and_environment, describe
 from tests.integration.wire import request, wire
 
 KEY = "sk-canary-7f3a9d1e5b-LAST"
@@ -73,6 +74,8 @@ async def test_the_programs_a_task_runs_see_no_key_and_no_token(start):
         run = side.start(script, "task", session_token=TOKEN)
         await side.until(lambda: "[read]" in side.text("task"))
         assert "agor.executor.main" in side.text("task")
+        # What is seen of a program while it becomes another one is nothing at all.
+        await until(lambda: any("sleep" in describe(pid) for pid in executor.offspring()))
         children = executor.offspring()
         assert children
         for pid in {executor.pid, *children}:

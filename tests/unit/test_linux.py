@@ -120,6 +120,31 @@ def test_a_mark_is_found_in_the_environment(tree):
     assert marked("M", MARK[:-1]) == []
 
 
+@pytest.fixture
+def restless():
+    """A program that does nothing but become itself again."""
+    script = 'exec sh -c "$0" "$0"'
+    environment = {"PATH": os.environ["PATH"], "M": MARK}
+    with subprocess.Popen(["sh", "-c", script, script], env=environment) as shell:
+        process = process_of(shell.pid)
+        assert process is not None
+        yield process
+        send(process, signal.SIGKILL)
+
+
+def test_a_mark_is_found_on_a_program_that_is_just_becoming_another(restless):
+    """In that moment its environment reads as empty: one look in ten would miss it."""
+    assert all(marked("M", MARK) == [restless] for _ in range(300))
+
+
+def test_a_program_without_an_environment_has_no_mark():
+    with subprocess.Popen(["/bin/sleep", "901"], env={}) as bare:
+        found = process_of(bare.pid)
+        assert found is not None
+        assert found not in marked("M", "")
+        bare.kill()
+
+
 def test_a_number_that_is_used_again_is_somebody_else():
     own = process_of(os.getpid())
     assert own is not None
