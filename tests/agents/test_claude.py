@@ -16,11 +16,11 @@ from agor.protocol.api import Message
 from agor.protocol.events import Log
 from agor.protocol.mcp import McpServer
 from agor.protocol.methods import RequestPermissionParams, RequestPermissionResult
-from tests.agents.site import KEY, Site, Trial, prompt_of
+from tests.agents.site import KEY, PATIENCE, Site, Trial, prompt_of
 from tests.agents.subjects.base import Step, Subject
 from tests.agents.subjects.claude import CLAUDE
-from tests.agents.test_endings import until
 from tests.agents.test_records import told_by_record, told_live
+from tests.contract.waiting import until
 
 MCP_SERVER = Path(__file__).with_name("mcp_server.py")
 
@@ -354,7 +354,7 @@ async def test_what_was_stopped_stands_in_the_record_as_it_was_told(site: Site):
     async with site.connected() as trial:
         trial.answer(approved=True)
         run = trial.start("run it", *script)
-        await until(begun.exists)
+        await until(begun.exists, PATIENCE)
         await trial.side.stop(run.get_name())
         assert (await run).status == "cancelled"
         live = told_live(trial, [prompt_of("run it", *script)])

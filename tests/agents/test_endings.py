@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 from pathlib import Path
@@ -11,6 +10,7 @@ import pytest
 
 from tests.agents.site import KEY, PATIENCE, Site
 from tests.agents.subjects.base import Step
+from tests.contract.waiting import until
 
 #: Each fault of the scripted model, and the word for it.
 FAULTS = {
@@ -24,20 +24,13 @@ FAULTS = {
 }
 
 
-async def until(happened: object) -> None:
-    assert callable(happened)
-    async with asyncio.timeout(PATIENCE):
-        while not happened():
-            await asyncio.sleep(0.02)
-
-
 async def test_a_stop_in_the_middle_of_a_tool_leaves_nothing_running(site: Site):
     begun = site.workspace / "begun"
     command = f"echo here > {begun}; sleep 1000; echo after"
     async with site.connected() as trial:
         trial.answer(approved=True)
         run = trial.start("wait", [site.subject.run(command)], [{"text": "never"}])
-        await until(begun.exists)
+        await until(begun.exists, PATIENCE)
         assert any("sleep 1000" in words for words in site.processes().values())
         assert (await trial.side.stop(run.get_name())).stopped
         assert (await run).status == "cancelled"

@@ -9,7 +9,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 #: Seconds after which something that should have happened is taken not to happen at all.
-PATIENCE = 10.0
+PATIENCE = 20.0
 
 
 async def soon(awaitable: Awaitable[T]) -> T:
@@ -18,9 +18,9 @@ async def soon(awaitable: Awaitable[T]) -> T:
         return await awaitable
 
 
-async def until(condition: Callable[[], object]) -> None:
+async def until(condition: Callable[[], object], patience: float = PATIENCE) -> None:
     """Give the loop turns until something that raises no event has come true."""
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(patience):
         while not condition():
             await asyncio.sleep(0.001)
 

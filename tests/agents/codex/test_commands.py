@@ -6,10 +6,10 @@ import re
 
 from agor.protocol.events import BlockDelta
 from tests.agents.codex.steps import result_text, told_to_model, tool, uses
-from tests.agents.site import KEY, Site, prompt_of
+from tests.agents.site import KEY, PATIENCE, Site, prompt_of
 from tests.agents.subjects.codex import CODEX
-from tests.agents.test_endings import until
 from tests.agents.test_records import told_by_record, told_live
+from tests.contract.waiting import until
 
 
 async def test_what_a_command_prints_is_told_while_it_runs(site: Site):
@@ -101,6 +101,6 @@ async def test_a_stop_reaches_what_a_command_put_into_a_session_of_its_own(site:
     async with site.connected() as trial:
         trial.answer(approved=True)
         run = trial.start("wait", [CODEX.run(command)], [{"text": "never"}])
-        await until(begun.exists)
+        await until(begun.exists, PATIENCE)
         assert (await trial.side.stop(run.get_name())).stopped
         await site.no_process_left()

@@ -15,6 +15,7 @@ from tests.agents.needed import need_agent
 from tests.agents.site import PATIENCE
 from tests.agents.subjects import SUBJECTS
 from tests.agents.subjects.base import Subject
+from tests.contract.waiting import until
 from tests.integration.impersonation.agent_desk import AgentDesk, client_of, desk_of
 from tests.integration.impersonation.daemon_site import Machine, Site, site_of
 from tests.integration.impersonation.people_site import PeopleSite, people_site
@@ -49,13 +50,6 @@ def daemon_on(site: Site) -> AbstractContextManager[PeopleSite]:
     return people_site(site, **{"execution.agents_folder": str(agents_for_everybody())})
 
 
-async def until(happened: object) -> None:
-    assert callable(happened)
-    async with asyncio.timeout(PATIENCE):
-        while not happened():
-            await asyncio.sleep(0.02)
-
-
 async def write_a_file(desk: AgentDesk, user: TestUser) -> None:
     path = desk.folder / "new.txt"
     script = [desk.subject.write(path, "hello\n")], [{"text": "It is written."}]
@@ -83,7 +77,7 @@ async def be_stopped(desk: AgentDesk, user: TestUser) -> None:
     task = await desk.prompt("Wait.", [desk.subject.run(command)], [{"text": "never"}])
     question = await desk.asked()
     await desk.client.decide(question.permission_id, approved=True)
-    await until(begun.exists)
+    await until(begun.exists, PATIENCE)
     await desk.client.stop_task(task)
     told = await desk.ended(task)
     assert (told.status, told.survivors) == ("stopped", 0)

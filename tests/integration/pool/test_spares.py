@@ -6,10 +6,10 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.contract.waiting import until
 from tests.integration.pool.side import (
     PATIENCE,
     Side,
@@ -44,12 +44,6 @@ def soon_quiet(monkeypatch: pytest.MonkeyPatch) -> None:
 def ready(pool: Pool) -> list[PooledExecutor]:
     """The spares of a pool."""
     return [spare for each in pool._spares._reserves.values() for spare in each.ready]
-
-
-async def until(happened: Callable[[], object]) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while not happened():
-            await asyncio.sleep(0.005)
 
 
 async def with_spare(pool: Pool, session: str = "first") -> PooledExecutor:

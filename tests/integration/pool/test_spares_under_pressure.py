@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.contract.waiting import until
 from tests.integration.pool.side import Side, claim, left_in, pool_in, soon
 from tests.integration.pool.test_deaths import launcher_of
 from tests.integration.pool.test_spares import (
     process_of_spare,
     ready,
     soon_quiet,
-    until,
     with_spare,
 )
 
