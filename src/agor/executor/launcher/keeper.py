@@ -163,6 +163,8 @@ class _Keeper:
                 break
             select.select([self._wake], [], [], 0.05)
             self._reap()
+        # Who died since is no more of those that live, and is to be gone when the end is told.
+        self._reap()
         return killed
 
     def _tell_end(self, left_behind: int) -> None:
