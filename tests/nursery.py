@@ -204,7 +204,10 @@ def _wait_for_order(line: socket.socket) -> dict[str, Any] | None:
         packet, fds, _, _ = socket.recv_fds(line, _LARGEST, _ASIDE)
         if not packet:
             return None
+        # Its other end is closed when we have nothing more of what the program was given.
+        let_go, ours = os.pipe()
         if os.fork() == 0:
+            os.close(ours)
             line.close()
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             told, *given = fds
@@ -213,15 +216,16 @@ def _wait_for_order(line: socket.socket) -> dict[str, Any] | None:
                 _take(given)
                 order: dict[str, Any] = json.loads(packet)
                 return order
-            _guard(pid, told, given)
-        for fd in fds:
+            _guard(pid, told, given, let_go)
+        for fd in (*fds, let_go, ours):
             os.close(fd)
 
 
-def _guard(pid: int, told: int, given: list[int]) -> None:
-    """Tell of a program, and of its end."""
+def _guard(pid: int, told: int, given: list[int], let_go: int) -> None:
+    """Tell of a program once nobody else has what it was given, and of its end."""
     for fd in given:
         os.close(fd)
+    os.read(let_go, 1)
     os.write(told, b"%d\n" % pid)
     os.write(told, b"%d\n" % os.waitpid(pid, 0)[1])
     os._exit(0)

@@ -111,9 +111,25 @@ def marked(name: str, value: str) -> list[Process]:
     found = []
     for process, _ in _everybody():
         with contextlib.suppress(OSError):
-            if mark in _environment(process.pid).split(b"\0"):
+            if mark in environment(process.pid).split(b"\0"):
                 found.append(process)
     return found
+
+
+def environment(pid: int) -> bytes:
+    """Read what a process was started with.
+
+    While a process becomes another program, its environment reads as empty: who looked once would
+    take it for a stranger, and one that does nothing else could never be found.
+    """
+    path = f"/proc/{pid}/environ"
+    for _ in range(_LOOKS):
+        with open(path, "rb", buffering=0) as file:  # noqa: PTH123 - a file for each process
+            found = file.read()
+        if found or not _is_becoming_another(pid):
+            return found
+        time.sleep(_LOOK_AGAIN)
+    return b""
 
 
 def kill_family(roots: Iterable[Process], spare: Iterable[Process] = ()) -> int:
@@ -158,22 +174,6 @@ def _pids() -> Iterator[int]:
     for name in os.listdir(_PROC):  # noqa: PTH208 - thousands of names, and only strings wanted
         if name.isdecimal():
             yield int(name)
-
-
-def _environment(pid: int) -> bytes:
-    """Read what a process was started with.
-
-    While a process becomes another program, its environment reads as empty: who looked once would
-    take it for a stranger, and one that does nothing else could never be found.
-    """
-    path = f"/proc/{pid}/environ"
-    for _ in range(_LOOKS):
-        with open(path, "rb", buffering=0) as file:  # noqa: PTH123 - a file for each process
-            environment = file.read()
-        if environment or not _is_becoming_another(pid):
-            return environment
-        time.sleep(_LOOK_AGAIN)
-    return b""
 
 
 def _is_becoming_another(pid: int) -> bool:

@@ -87,21 +87,25 @@ class Site:
 
     def processes(self) -> dict[int, str]:
         """Find what runs with our home and is no executor, by its command line."""
-        home = f"HOME={self.home}".encode()
         executors = {executor.pid for executor in self._executors}
         found = {}
-        for pid in (int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()):
-            with contextlib.suppress(OSError):
-                folder = Path(f"/proc/{pid}")
-                if pid not in executors and home in (folder / "environ").read_bytes().split(b"\0"):
-                    words = (folder / "cmdline").read_bytes().replace(b"\0", b" ")
-                    found[pid] = words.decode(errors="replace")
+        for process in linux.marked("HOME", str(self.home)):
+            if process.pid not in executors:
+                with contextlib.suppress(OSError):
+                    words = Path(f"/proc/{process.pid}/cmdline").read_bytes().replace(b"\0", b" ")
+                    found[process.pid] = words.decode(errors="replace")
         return found
 
     def programs(self) -> set[int]:
         """Find the agent's own program, however many of it there are."""
         wanted = self.subject.program
         return {pid for pid, words in self.processes().items() if wanted in words}
+
+    def kill_programs(self) -> None:
+        """Kill the agent's own program."""
+        for pid in self.programs():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
     async def kill_all(self) -> None:
         """Kill all that runs in our home but the executors, and wait until it has ended."""

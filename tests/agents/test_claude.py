@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -376,8 +375,7 @@ async def test_what_was_half_said_when_the_program_died_is_told_as_such(site: Si
         words = " ".join(["word"] * 600)
         run = trial.start("say it", [{"pace_ms": 100}, {"text": words}])
         await trial.side.until(lambda: "word word" in trial.side.text(run.get_name()))
-        for pid in site.programs():
-            os.kill(pid, signal.SIGKILL)
+        site.kill_programs()
         assert (await run).status == "failed"
         (half,) = of_kind(trial, "text")
         assert words.startswith(half.text)

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import signal
-from pathlib import Path
-
 import pytest
 
 from tests.agents.site import KEY, PATIENCE, Site
 from tests.agents.subjects.base import Step
 from tests.contract.waiting import until
+from tests.integration.processes import command_line_and_environment
 
 #: Each fault of the scripted model, and the word for it.
 FAULTS = {
@@ -138,9 +135,9 @@ async def test_the_key_is_in_the_environment_of_the_agents_program_at_most(site:
         programs = site.processes()
         for pid, words in programs.items():
             assert KEY not in words
-            assert b"canary-of-the-executor" not in _seen_of(pid)
+            assert b"canary-of-the-executor" not in command_line_and_environment(pid)
         if site.subject.stays:
-            seen = any(KEY.encode() in _seen_of(pid) for pid in programs)
+            seen = any(KEY.encode() in command_line_and_environment(pid) for pid in programs)
             assert seen == site.subject.key_in_environment
         assert KEY not in site.executor.log + trial.side.wire_text()
     # Whoever is still ending puts files away.
@@ -155,8 +152,7 @@ async def test_a_program_that_is_killed_ends_its_turn_and_the_next_one_goes_on(s
         await trial.prompt("My name is Rosalind.", [{"text": "Pleased."}])
         run = trial.start("stall", [{"text": "I was about to"}, {"stall": True}])
         await trial.side.until(lambda: trial.side.text(run.get_name()))
-        for pid in site.programs():
-            os.kill(pid, signal.SIGKILL)
+        site.kill_programs()
         result = await run
         assert result.status == "failed"
         assert result.error is not None
@@ -179,8 +175,3 @@ async def test_what_was_said_survives_a_program_that_is_killed_right_after_it(si
             assert (result.status, result.error, trial.text()) == ("completed", None, "Rosalind.")
     last = [call for call in site.model.requests if b"What is my name?" in call.body][-1]
     assert b"My name is Rosalind." in last.body
-
-
-def _seen_of(pid: int) -> bytes:
-    folder = Path(f"/proc/{pid}")
-    return (folder / "environ").read_bytes() + (folder / "cmdline").read_bytes()

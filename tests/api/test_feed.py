@@ -348,9 +348,7 @@ async def test_a_client_may_say_good_bye(shared: Served) -> None:
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def lively(tmp_path: Path) -> AsyncIterator[Served]:
-    settings = ApiSettings(
-        heartbeat=0.02, ping_interval=0.02, ping_timeout=0.2, farewell_timeout=0.2
-    )
+    settings = ApiSettings(heartbeat=0.02, ping_interval=0.02, ping_timeout=1, farewell_timeout=0.2)
     async with serving(tmp_path, settings=settings) as one:
         yield one
 

@@ -125,12 +125,12 @@ async def test_a_session_that_goes_takes_its_terminals_along(served: Served, how
 
 
 async def test_nobody_is_attached_for_too_long_and_it_is_closed(tmp_path: Path):
-    config: dict[str, Any] = {"execution.terminal_timeout_ms": 300}
+    config: dict[str, Any] = {"execution.terminal_timeout_ms": 2000}
     async with serving(tmp_path, **config) as served:
         terminal_id = await open_terminal(served, await served.new_session())
         async with attached(served, terminal_id) as screen:
             # Longer than nobody may be attached.
-            await screen.run("sleep 1")
+            await screen.run("sleep 2.2")
         found = await until_ended(served, terminal_id)
         assert "execution.terminal_timeout_ms" in found["how"]
         await until(lambda: not served.daemon.executors.describe())

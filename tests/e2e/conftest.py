@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -11,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.people_commands import Agor, with_daemon
-from tests.integration.processes import Mark
+from tests.integration.processes import Mark, inhabitants
 
 
 @pytest.fixture
@@ -27,7 +30,11 @@ def temporary_folder() -> Iterator[Path]:
     """A folder for what a command puts below TMPDIR. A short path: sockets go below it."""
     folder = Path(tempfile.mkdtemp(prefix="agor-"))
     yield folder
-    shutil.rmtree(folder)
+    # Executors and agents have no mark, and would outlive a command that was killed.
+    for pid in inhabitants(folder):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture(scope="session")

@@ -40,9 +40,9 @@ class Terminal:
         """Everything it has sent."""
         return self._seen
 
-    def wait_for(self, text: str, times: int = 1) -> None:
+    def wait_for(self, text: str, times: int = 1, patience: float = PATIENCE) -> None:
         """Wait until it has shown this text, so many times."""
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + patience
         while self.text.count(text) < times:
             assert self._read(deadline), f"{text!r} was not shown:\n{self.text}"
 
@@ -54,9 +54,9 @@ class Terminal:
         """Make its window larger or smaller."""
         fcntl.ioctl(self._fd, termios.TIOCSWINSZ, struct.pack("4H", rows, cols, 0, 0))
 
-    def wait_ended(self) -> int:
+    def wait_ended(self, patience: float = PATIENCE) -> int:
         """Read to the end, and return its exit code."""
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + patience
         while self._read(deadline):
             pass
         try:

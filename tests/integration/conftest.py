@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import os
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +18,7 @@ from tests.integration.executor_process import (
     start_command,
     start_listening,
 )
+from tests.integration.processes import PATIENCE
 from tests.integration.wire import request, wire
 
 Start = Callable[..., ExecutorProcess]
@@ -90,6 +95,35 @@ def _in_order(executor: ExecutorProcess) -> bool:
         connection.send(request(0, "initialize", {"protocol_version": "1.0", "daemon_id": "check"}))
         answer = connection.read()
     return bool(answer["id"] == 0 and not answer["result"]["tasks"])
+
+
+class Gate:
+    """A place where a script waits, for as long as the test likes."""
+
+    def __init__(self, path: Path) -> None:
+        os.mkfifo(path)
+        self._path = path
+
+    @property
+    def step(self) -> dict[str, Any]:
+        """What the script does until it is let through; it says nothing."""
+        return {"run": ["cat", str(self._path)]}
+
+    async def open(self) -> None:
+        """Wait until the script is there, and let it through."""
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                # Nobody can open it to write before somebody has opened it to read.
+                with contextlib.suppress(OSError):
+                    os.close(os.open(self._path, os.O_WRONLY | os.O_NONBLOCK))
+                    return
+                await asyncio.sleep(0.005)
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Gate:
+    """A place where a script of the test waits."""
+    return Gate(tmp_path / "gate")
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import os
 import signal
 import time
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 
 from agor import linux
@@ -36,11 +37,8 @@ class Mark:
         return {process.pid for process in linux.marked(_NAME, self._value)}
 
     def wait_gone(self, *but: int) -> None:
-        """Wait until nobody else carries it; the kernel gives no event for that."""
-        deadline = time.monotonic() + PATIENCE
-        while left := self.bearers().difference(but):
-            assert time.monotonic() < deadline, f"still there: {[describe(pid) for pid in left]}"
-            time.sleep(0.01)
+        """Wait until nobody else carries it."""
+        wait_nobody(lambda: self.bearers().difference(but))
 
     def end_all(self) -> None:
         """Kill whoever still carries it."""
@@ -70,7 +68,27 @@ def open_files(pid: int) -> int:
 
 def command_line_and_environment(pid: int) -> bytes:
     """Give what everybody with the same user can see of a process."""
-    return _read(pid, "cmdline") + _read(pid, "environ")
+    with contextlib.suppress(OSError):
+        return _read(pid, "cmdline") + linux.environment(pid)
+    return b""
+
+
+def inhabitants(folder: Path) -> set[int]:
+    """Find the living processes that were told of a folder, or of one below it."""
+    path = str(folder).encode()
+    return {
+        int(entry.name)
+        for entry in Path("/proc").iterdir()
+        if entry.name.isdecimal() and path in command_line_and_environment(int(entry.name))
+    }
+
+
+def wait_nobody(find: Callable[[], set[int]]) -> None:
+    """Wait until no such process is found; the kernel gives no event for that."""
+    deadline = time.monotonic() + PATIENCE
+    while left := find():
+        assert time.monotonic() < deadline, f"still there: {[describe(pid) for pid in left]}"
+        time.sleep(0.01)
 
 
 def _read(pid: int, name: str) -> bytes:

@@ -5,13 +5,11 @@ from __future__ import annotations
 import asyncio
 
 from agor.protocol.events import BlockDelta
-from agor.protocol.methods import EXECUTE_PROMPT
 from tests.integration.daemon_side import (
     Daemon,
     Script,
     daemon,
     new_task_id,
-    prompt_params,
     soon,
 )
 from tests.integration.wire import ack, prompt, wire
@@ -56,11 +54,12 @@ async def test_initialize_tells_how_far_each_task_is(own_executor):
         assert told == [("ended", "completed", 7, 3), ("going on", "running", 2, 2)]
 
 
-async def test_a_task_goes_on_while_nobody_is_connected(own_executor, tmp_path):
-    script: Script = [{"delay_ms": 200}, {"run": ["touch", "went-on"]}, {"text": "all of it"}]
+async def test_a_task_goes_on_while_nobody_is_connected(own_executor, tmp_path, gate):
+    script: Script = [gate.step, {"run": ["touch", "went-on"]}, {"text": "all of it"}]
     async with daemon(own_executor.path) as first:
         first.start(script, "task", cwd=str(tmp_path))
         await first.until(lambda: first.messages["task"])
+    await gate.open()
     await own_executor.logged("task_ended")
     assert (tmp_path / "went-on").exists()
     async with daemon(own_executor.path) as second:
@@ -135,13 +134,17 @@ async def test_the_result_follows_the_last_event_on_the_wire(side):
     assert seen == ["task_result"]
 
 
-async def test_a_repeated_prompt_on_the_next_connection_gives_the_result_of_the_first(own_executor):
-    params = prompt_params([{"delay_ms": 300}, {"text": "once"}], "task")
+async def test_a_repeated_prompt_on_the_next_connection_gives_the_result_of_the_first(
+    own_executor, gate
+):
+    script: Script = [gate.step, {"text": "once"}]
     async with daemon(own_executor.path) as first:
-        first.start([{"delay_ms": 300}, {"text": "once"}], "task")
+        first.start(script, "task")
         await first.until(lambda: first.messages["task"])
     async with daemon(own_executor.path) as second:
-        result = await soon(second.peer.call(EXECUTE_PROMPT, params))
+        again = second.start(script, "task")
+        await gate.open()
+        result = await soon(again)
         assert result.status == "completed"
         assert [d.text for d in second.of_kind("task", BlockDelta)] == ["once"]
 

@@ -79,16 +79,18 @@ async def test_a_task_that_needs_nobody_may_finish_first(start, tmp_path):
     assert "status=completed" in executor.log
 
 
-async def test_a_daemon_that_comes_back_at_the_last_moment_is_served(start):
+async def test_a_daemon_that_comes_back_at_the_last_moment_is_served(start, gate):
     """The time is over, but the task is not: it is taken back, and asks the new daemon."""
     executor = start(*SOON)
-    script: Script = [{"delay_ms": 1200}, {"key": "K"}, {"text": "went on"}]
+    script: Script = [gate.step, {"key": "K"}, {"text": "went on"}]
     async with daemon(executor.path) as first:
         first.start(script, "task")
         await first.until(lambda: first.messages["task"])
     await executor.logged("orphaned")
     async with daemon(executor.path, keys={"K": "a-key-for-the-test"}) as second:
-        assert (await second.prompt(script, "task")).status == "completed"
+        again = second.start(script, "task")
+        await gate.open()
+        assert (await again).status == "completed"
         assert second.text("task") == "went on"
         # And it is not on its way out any more.
         await second.prompt([{"delay_ms": 500}])

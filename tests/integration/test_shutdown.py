@@ -9,7 +9,6 @@ import pytest
 
 from agor.errors import RpcError
 from agor.protocol.events import TaskResult
-from agor.protocol.methods import SHUTDOWN, ShutdownParams
 from tests.integration.daemon_side import daemon
 from tests.integration.wire import Wire, request, wire
 
@@ -99,8 +98,11 @@ async def test_it_happens_although_the_caller_gives_up_waiting(start):
     async with daemon(executor.path) as side:
         run = side.start([{"delay_ms": 700}], "task")
         await side.until(lambda: side.messages["task"])
-        with pytest.raises(RpcError):
-            await side.peer.call(SHUTDOWN, ShutdownParams(timeout_ms=20_000), timeout=0.1)
+        asking = asyncio.create_task(side.shutdown(20_000))
+        await executor.logged("shutting_down")
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
         assert (await run).status == "completed"
         assert await executor.ended() == 0
 

@@ -19,10 +19,15 @@ PING = {"jsonrpc": "2.0", "id": 1, "method": "ping", "params": {}}
 #: Prints through Python itself, while the executor serves and when the interpreter ends.
 PRINTING = """
 import atexit, sys, threading
-from agor.executor.main import main
-threading.Timer(0.05, print, ["a stray print"], {"flush": True}).start()
+from agor.executor import main
+take = main.take_standard_streams
+def and_print():
+    taken = take()
+    threading.Timer(0.05, print, ["a stray print"], {"flush": True}).start()
+    return taken
+main.take_standard_streams = and_print
 atexit.register(print, "a late print")
-sys.exit(main())
+sys.exit(main.main())
 """
 
 

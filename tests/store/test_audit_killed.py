@@ -7,6 +7,8 @@ import subprocess
 import sys
 from collections import Counter, defaultdict
 
+import pytest
+
 from agor.daemon.store import audit, connect
 from agor.daemon.store.base import Store
 from agor.daemon.store.chain import GENESIS
@@ -51,6 +53,7 @@ async def check(store: Store, last: dict[str, int]) -> None:
         assert {f"{name}-{number}" for number in range(1, count + 1)} <= done
 
 
+@pytest.mark.timeout(300)
 async def test_the_chain_holds_over_kill_9_and_tells_all_that_was_acknowledged(url: str):
     chance = random.Random(11)
     seen: dict[str, int] = {}

@@ -20,6 +20,8 @@ WITH_CHILD = ["sh", "-c", "sleep 1000 & echo $!; wait"]
 #: The same, and neither of them cares for TERM.
 STUBBORN = ["sh", "-c", 'trap "" TERM; sleep 1000 & echo $!; while :; do sleep 1000; done']
 SHORT = 0.3
+#: Seconds in which any command says its first word, also where there is much to do.
+ENOUGH = 2.0
 
 
 async def first_line(output: AsyncIterator[bytes]) -> str:
@@ -37,9 +39,9 @@ class EndingCases(Cases):
     async def test_a_command_that_takes_too_long_is_ended_with_its_children(
         self, environment: EnvironmentPrimitive, command: list[str]
     ) -> None:
-        async with await soon(environment.exec(command, timeout=SHORT)) as running:
+        async with await soon(environment.exec(command, timeout=ENOUGH)) as running:
             child = await first_line(running.stdout)
-            with pytest.raises(CommandTimedOut, match=f"{SHORT:g} s"):
+            with pytest.raises(CommandTimedOut, match=f"{ENOUGH:g} s"):
                 await soon(running.wait())
             await until_gone(environment, child)
 

@@ -12,6 +12,7 @@ import sqlite3
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 from agor.client import Client
 from agor.daemon.services.audit import anchoring
@@ -76,7 +77,12 @@ async def test_an_executor_is_in_the_log_from_its_start_to_how_it_ended(folder: 
 
 
 async def test_an_executor_that_was_taken_back_is_started_once_and_ended_once(folder: Path):
-    async with desk_in(folder, daemon__drain_on_stop="false") as desk:
+    # The second daemon ends it: the first one leaves it enough time until that one is there.
+    leaving: dict[str, Any] = {
+        "daemon__drain_on_stop": "false",
+        "execution__orphan_timeout_ms": 20_000,
+    }
+    async with desk_in(folder, **leaving) as desk:
         session = await desk.session()
         await desk.ended(session, await desk.prompt(session, "hello"))
     async with desk_in(folder) as desk:

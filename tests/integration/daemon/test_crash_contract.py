@@ -16,6 +16,7 @@ from agor.client import Client
 from agor.errors import Conflict, NotFound
 from agor.linux import is_alive
 from agor.protocol.api import FeedEvent, Task
+from tests.contract import waiting
 from tests.integration.daemon.daemon_process import DaemonProcess, kill, running_daemon
 from tests.integration.daemon.in_process import soon
 
@@ -124,6 +125,7 @@ async def test_what_streams_goes_on_while_the_process_that_writes_is_killed_agai
     task_id = await say(client, session, SLOWLY)
     for word in ("word5", "word60", "word120"):
         await until(client, session, said(word))
+        await waiting.until(daemon.writers)
         (writer,) = daemon.writers()
         assert kill(writer)
     assert (await ended(client, task_id)).status == "completed"

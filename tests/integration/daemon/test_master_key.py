@@ -268,7 +268,7 @@ async def test_a_command_that_hangs_is_ended_with_all_it_started(folder: Path):
     inner = f"sh -c 'echo $$ >> {marks}; exec sleep 1000' & echo $$ >> {marks}; wait"
     (folder / "script").write_text(inner)
     with pytest.raises(MasterKeyUnusable, match="did not end"):
-        await KeyCommand(f"sh {folder / 'script'}", 0.5).load()
+        await KeyCommand(f"sh {folder / 'script'}", 2).load()
     for pid in marks.read_text().split():
         # It was killed; the kernel may take a moment.
         await until(partial(has_ended, pid))

@@ -102,6 +102,7 @@ def daemon() -> Iterator[DaemonProcess]:
         yield running
 
 
+@pytest.mark.timeout(300)
 @settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
 @given(case=cases)
 async def test_everybody_holds_the_same_state(daemon: DaemonProcess, case: Case) -> None:

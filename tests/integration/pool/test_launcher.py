@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from agor.environments.identity import UnixIdentity
 from agor.environments.launching import LauncherLink, bind_control, start_launcher
 from agor.errors import Disconnected, RpcError
 from agor.executor.launcher.keeper import LOG_BYTES, append_bounded
-from agor.linux import children, is_alive, kill_family
+from agor.linux import children, is_alive, kill_family, send
 from agor.protocol.forms import Nothing
 from agor.protocol.launching import (
     COUNT_FAMILY,
@@ -169,10 +170,10 @@ async def test_it_signals_a_family_and_nobody_else(started, folder: Path):
 
 async def test_it_ends_when_told_once_what_it_started_is_gone(started, folder: Path):
     link, process = started
-    family = await spawn(link, folder, "e", orphan_timeout_ms=200)
+    family = await spawn(link, folder, "e")
     await link.call(RETIRE, Nothing(), timeout=PATIENCE)
     assert process.poll() is None
-    # Nobody is connected to it: the executor ends by itself, and then the launcher.
+    assert send(family.executor, signal.SIGTERM)
     await soon(link.wait_closed())
     assert not is_alive(family.executor)
     assert not is_alive(family.keeper)

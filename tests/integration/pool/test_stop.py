@@ -8,6 +8,7 @@ import signal
 from pathlib import Path
 
 import pytest
+from tests.contract.waiting import until
 from tests.integration.pool.side import claim, left_in, pool_in, prompt, run, soon, tree_of
 
 from agor.errors import ExecutorFailed
@@ -88,6 +89,7 @@ async def test_an_executor_that_ends_by_itself_leaves_none_of_its_processes(fold
         script = f"{away} {away} sleep 1001"
         task = asyncio.create_task(run(environment, [{"run": ["sh", "-c", script]}]))
         await side.until(lambda: side.text("task").count("up") == 2)
+        await until(lambda: len(tree_of(environment)) == 5)
         pids = tree_of(environment)
         assert environment.info is not None
         os.kill(environment.info.pid, signal.SIGKILL)
