@@ -4,6 +4,7 @@
 """
 
 import gc
+from collections import Counter
 
 import pytest
 from hypothesis import settings
@@ -27,6 +28,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
     What a file sets up once is then set up once, also with several processes.
     """
+    if repeated := [name for name, times in Counter(i.nodeid for i in items).items() if times > 1]:
+        # Of those with one name, only one would be run where there are several processes.
+        raise pytest.UsageError(f"several tests have the name {repeated[0]}")
     for item in items:
         together = "impersonation" if "impersonation" in item.path.parts else str(item.path)
         if (agent := _agent_of(item)) and together != "impersonation":

@@ -9,14 +9,21 @@ import httpx
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, settings
-from schemathesis.checks import CHECKS
+from schemathesis.checks import CHECKS, load_all_checks
+from schemathesis.generation.feedback import FeedbackSources
+from schemathesis.pytest._test_builder import build_operation_test
+from schemathesis.schemas import BaseSchema
 
 from agor.daemon.api import openapi
 from agor.daemon.api.routes import ROUTES
 from tests.api.serving import Served
 from tests.api.threaded import served_in_a_thread
 
-schema = schemathesis.openapi.from_dict(openapi.describe(ROUTES))
+DOCUMENT = openapi.describe(ROUTES)
+OPERATIONS = [(path, method) for path, item in DOCUMENT["paths"].items() for method in item]
+
+
+load_all_checks()
 
 
 def checks(*names: str) -> list[Any]:
@@ -59,9 +66,29 @@ def there(served: Served) -> dict[str, str]:
         }
 
 
-@schema.parametrize()
-@settings(max_examples=40, suppress_health_check=list(HealthCheck))
+@pytest.fixture(scope="module")
+def schema() -> BaseSchema:
+    return schemathesis.openapi.from_dict(DOCUMENT)
+
+
+@pytest.mark.parametrize(("path", "method"), OPERATIONS, ids=map(" ".join, OPERATIONS))
 def test_every_answer_is_declared(
+    schema: BaseSchema, path: str, method: str, served: Served, there: dict[str, str]
+) -> None:
+    # What `schema.parametrize` does, but while the test runs, and not in every process that looks
+    # for tests; and each has a name of its own.
+    check = build_operation_test(
+        config=schema.config,
+        operation=schema[path][method],
+        test_func=its_answers_are_declared,
+        given_kwargs={},
+        feedback=FeedbackSources(),
+    )
+    check(served=served, there=there)
+
+
+@settings(max_examples=40, suppress_health_check=list(HealthCheck))
+def its_answers_are_declared(
     case: schemathesis.Case[Any], served: Served, there: dict[str, str]
 ) -> None:
     headers = {"Authorization": f"Bearer {served.token}"}
