@@ -1,8 +1,9 @@
 """Programs of ours, forked from a process that has imported what they need, as a launcher does it.
 
 Importing takes longer than most tests, and would be done anew for each. What a program is given is
-its own all the same: arguments, environment, folder and descriptors; and it ends as the interpreter
-ends it. Only /proc shows the environment and the command line of the process it was forked from.
+its own all the same: arguments, environment, folder and descriptors. Only /proc shows the
+environment and the command line of the process it was forked from; and at its end, the memory is
+left to the kernel.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -257,7 +259,26 @@ def _main() -> None:
     sys.modules["__main__"].__package__ = None
     command = "agor" if kind == "warden" else kind
     sys.argv = [str(Path(sys.executable).with_name(command)), *order["arguments"]]
-    program()
+    _run(program)
+
+
+def _run(program: Callable[[], object]) -> None:
+    """Run it to its end, without what an interpreter does then to free its memory.
+
+    It was forked with so much of it that this takes longer than most programs.
+    """
+    code = 0
+    try:
+        program()
+    except SystemExit as end:
+        if isinstance(end.code, str):
+            raise
+        code = end.code or 0
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 if __name__ == "__main__":
