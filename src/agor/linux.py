@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import os
 import signal
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
+from agor.errors import ResourcesExhausted
 from agor.protocol.launching import Process
 
 _PR_SET_DUMPABLE = 4
@@ -31,10 +33,43 @@ _KERNEL_THREAD = 0x00200000
 _LONGEST_STAT = 4096
 
 
+#: Errors that mean: not now, the machine or the user has used up something.
+_SHORTAGES = frozenset(
+    {
+        errno.EAGAIN,
+        errno.EDQUOT,
+        errno.EMFILE,
+        errno.ENFILE,
+        errno.ENOBUFS,
+        errno.ENOMEM,
+        errno.ENOSPC,
+    }
+)
+
+
+def shortage(error: OSError) -> ResourcesExhausted | None:
+    """Return the error to raise if this one means that something has run out for now."""
+    return None if error.errno not in _SHORTAGES else run_out(error.errno)
+
+
+def run_out(number: int) -> ResourcesExhausted:
+    """Make the error for something that has run out, by its number in `errno`."""
+    return ResourcesExhausted(
+        f"no executor can be started now: {os.strerror(number)}",
+        hint="It is tried again until it succeeds. Free files, processes, memory or disk space.",
+    )
+
+
 def process_of(pid: int) -> Process | None:
     """Name a living process by its pid."""
     found = _read(pid)
     return None if found is None else Process(pid, found[2])
+
+
+def age_of(process: Process) -> float:
+    """Return the seconds since a process was started, whatever the time of day was then."""
+    ticks = os.sysconf("SC_CLK_TCK")
+    return max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - process.started / ticks)
 
 
 def is_alive(process: Process) -> bool:
@@ -132,8 +167,8 @@ def environment(pid: int) -> bytes:
     return b""
 
 
-def kill_family(roots: Iterable[Process], spare: Iterable[Process] = ()) -> int:
-    """Kill these and all that descend from them; those to spare are left alone. Counts them."""
+def kill_family(roots: Iterable[Process], spare: Iterable[Process] = ()) -> set[Process]:
+    """Kill these and all that descend from them, but for those to spare; return who was killed."""
     roots, spared = list(roots), set(spare)
     # A stopped process still has children that were not there a moment ago.
     return _kill(lambda stopped: [p for p in family([*roots, *stopped]) if p not in spared])
@@ -144,7 +179,7 @@ def kill_session(number: int) -> None:
     _kill(lambda _: session(number))
 
 
-def _kill(find: Callable[[Iterable[Process]], list[Process]]) -> int:
+def _kill(find: Callable[[Iterable[Process]], list[Process]]) -> set[Process]:
     """Kill those that are found, told who is stopped already.
 
     First everybody is stopped, again and again until nobody new is found: what forks faster than
@@ -159,7 +194,7 @@ def _kill(find: Callable[[Iterable[Process]], list[Process]]) -> int:
             stopped[process] = None
             send(process, signal.SIGSTOP)
     # Children first: the kernel sets a stopped group going again whose parents have died.
-    return sum(send(process, signal.SIGKILL) for process in reversed(stopped))
+    return {process for process in reversed(stopped) if send(process, signal.SIGKILL)}
 
 
 def _everybody() -> Iterator[tuple[Process, int]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import stat
@@ -20,11 +21,39 @@ _LOCK_INTERVAL = 0.01
 
 @contextlib.contextmanager
 def telling(path: Path) -> Iterator[None]:
-    """Say in words which file could not be written, and why."""
+    """Say in words which file could not be written, why, and what to do."""
     try:
         yield
     except OSError as error:
-        raise BadInput(f"cannot write {path}: {error.strerror}") from error
+        raise BadInput(
+            f"cannot write {path}: {error.strerror}", hint=what_to_do(error, path.parent)
+        ) from error
+
+
+def what_to_do(error: OSError, folder: Path) -> str | None:
+    """Suggest what helps against an error in a folder of AGOR_HOME; none if nothing is known."""
+    match error.errno:
+        case errno.EROFS:
+            return (
+                f"The file system of {folder} is mounted read-only: mount it read-write, or set "
+                "AGOR_HOME to a folder that can be written."
+            )
+        case errno.EACCES | errno.EPERM:
+            return (
+                f"The user with the id {os.geteuid()} may not write there: change the owner or the "
+                "mode of the folder, or set AGOR_HOME to a folder of yours."
+            )
+        case errno.ENOSPC | errno.EDQUOT:
+            return f"The file system of {folder} is full: free some space."
+        case errno.ENOTDIR | errno.EEXIST:
+            return f"{folder}, or a part of its path, is a file: set AGOR_HOME to a folder."
+    return None
+
+
+def open_to_write(path: Path, flags: int = os.O_RDWR) -> int:
+    """Open a file to change it, and make it if there is none; only its owner can read it."""
+    with telling(path):
+        return os.open(path, flags | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 
 def write(path: Path, data: bytes) -> None:
@@ -69,8 +98,8 @@ def make_folder(folder: Path, forbidden: int = MINE_ALONE) -> None:
         found = folder.stat()
     except OSError as error:
         raise BadInput(
-            f"cannot have the folder {folder}: {error.strerror}",
-            hint="Set AGOR_HOME to a folder of yours.",
+            f"cannot make the folder {folder}: {error.strerror}",
+            hint=what_to_do(error, folder) or "Set AGOR_HOME to a folder of yours.",
         ) from error
     if found.st_uid != os.geteuid():
         raise BadInput(

@@ -35,8 +35,15 @@ class Faults:
 
     lost: list[str] = field(default_factory=list)
     duplicated: list[str] = field(default_factory=list)
+    #: Events of a task behind the one that ended it.
+    after_end: list[str] = field(default_factory=list)
     tasks: Counter[str] = field(default_factory=Counter)
     events: int = 0
+
+    @property
+    def all(self) -> list[str]:
+        """All that went wrong."""
+        return [*self.lost, *self.duplicated, *self.after_end]
 
 
 class Talker:
@@ -201,6 +208,12 @@ def _examine_task(task: Task, events: list[FeedEvent], faults: Faults) -> None:
     ends = [event for event in mine if event.type == "task" and event.data["status"] in _ENDED]
     if len(ends) != 1 or ends[0].data["status"] != task.status:
         faults.lost.append(f"{name}: is {task.status}, and its feed tells {len(ends)} ends")
+    for end in ends[:1]:
+        faults.after_end += [
+            f"{name}: event {event.sequence} ({event.type}) follows the end, {end.sequence}"
+            for event in mine
+            if event.sequence > end.sequence
+        ]
 
 
 def _why(task: Task) -> str:

@@ -157,9 +157,9 @@ def run(duration: float, kills: int) -> bool:
     with running_daemon(_SETTINGS, cold=True) as daemon:
         chaos, faults = uvloop.run(_run(daemon, duration, kills))
         leaked = chaos.leaked()
-        for what in (*faults.lost, *faults.duplicated, *(f"left behind: {it}" for it in leaked)):
+        for what in (*faults.all, *(f"left behind: {it}" for it in leaked)):
             print(f"chaos: {what}")
-        if faults.lost or faults.duplicated or leaked:
+        if faults.all or leaked:
             kept = Path(tempfile.mkdtemp(prefix="agor-chaos-kept-"))
             shutil.copy(daemon.log_file, kept)
             for path in daemon.home.folder.glob("agor.db*"):
@@ -169,6 +169,7 @@ def run(duration: float, kills: int) -> bool:
     print(f"chaos: killed {dict(chaos.kills)}")
     print(
         f"chaos: kills={chaos.kills.total()} lost={len(faults.lost)} "
-        f"duplicated={len(faults.duplicated)} leaked={len(leaked)}"
+        f"duplicated={len(faults.duplicated)} after_end={len(faults.after_end)} "
+        f"leaked={len(leaked)}"
     )
-    return not (faults.lost or faults.duplicated or leaked)
+    return not (faults.all or leaked)

@@ -117,7 +117,8 @@ class Run:
     def _leaked(self) -> int:
         own = process_of(os.getpid())
         assert own is not None
-        deadline = time.monotonic() + 5
+        # A launcher that imports the agents' libraries looks for its daemon when it has them.
+        deadline = time.monotonic() + 30
         while len(left := family([own])) > 1 and time.monotonic() < deadline:
             reap_orphans()
         for process in left[1:]:
@@ -141,6 +142,8 @@ class Run:
             events = ledger.events(task)
             if [sequence for sequence, _, _ in events] != list(range(1, len(events) + 1)):
                 lost.append(f"{task} has gaps")
+            if any(kind == "task_result" for _, kind, _ in events[:-1]):
+                faults.append(f"{task} has events behind its result")
             if state == "completed":
                 text = "".join(data for _, kind, data in events if kind == "block_delta")
                 missing = [n for n in range(WORDS) if text.count(f"<{task}:{n}>") != 1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 
+import msgspec
 import pytest
 
 from agor.errors import Disconnected
@@ -146,12 +147,24 @@ async def test_a_flood_is_as_many_deltas_of_as_many_characters(side):
     assert side.sequences(task) == list(range(1, len(side.messages[task]) + 1))
 
 
-async def test_a_text_too_long_for_one_event_is_told_in_several(side):
-    task = new_task_id()
-    await side.prompt([{"text": "x" * 200_000}], task)
+@pytest.mark.parametrize("letter", ["x", "\n", "\x01", "\N{GRINNING FACE}"], ids=ascii)
+async def test_a_text_too_long_for_one_event_is_told_in_several(side, letter):
+    """None of them is too long for a client that takes messages of up to 1 MiB."""
+    task, text = new_task_id(), letter * 600_001
+    await side.prompt([{"text": text}], task)
     (block,) = block_ids(side, task, "text")
-    assert text_of(side, task, block) == "x" * 200_000
-    assert max(len(d.text) for d in side.of_kind(task, BlockDelta)) <= 64 * 1024
+    assert text_of(side, task, block) == text
+    deltas = side.of_kind(task, BlockDelta)
+    assert len(deltas) > 1
+    assert max(len(msgspec.json.encode(delta)) for delta in deltas) < 1024 * 1024
+
+
+async def test_a_tool_output_of_5_mib_is_told_in_fewer_than_50_events(side):
+    task, text = new_task_id(), "some output of a tool\n" * (5 * 1024 * 1024 // 22)
+    await side.prompt([{"tool": {"name": "Bash", "input": {}, "output": text}}], task)
+    (block,) = block_ids(side, task, "tool_result")
+    assert text_of(side, task, block) == text
+    assert len(side.messages[task]) <= 40
 
 
 async def test_a_failure_ends_the_task_with_its_words_and_nothing_follows(side):

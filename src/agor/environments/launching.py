@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import socket
 import subprocess
 import sys
@@ -21,6 +22,8 @@ from msgspec import UNSET
 
 from agor.environments.identity import UnixIdentity, plain_environment, way_to
 from agor.errors import Disconnected, InvalidResult, LauncherFailed, TimedOut
+from agor.linux import shortage
+from agor.process_clock import MAX_STRETCH, ProcessClock
 from agor.protocol.envelope import ABSENT, Message, revive_error
 from agor.protocol.forms import Nothing
 from agor.protocol.launching import HELLO, MAX_PACKET, HelloResult, Process
@@ -31,6 +34,9 @@ P = TypeVar("P")
 R = TypeVar("R")
 
 _decode = msgspec.json.Decoder(Message).decode
+
+#: Seconds at least between two looks at a launcher that has not answered.
+_CHECK = 0.05
 
 
 def executor_command() -> Path:
@@ -63,7 +69,10 @@ def start_launcher(
     identity: UnixIdentity, listener: socket.socket, log: Path, arguments: Sequence[str]
 ) -> subprocess.Popen[bytes]:
     """Start a launcher that serves this socket; whether it comes up is told by `greet`."""
-    with log.open("wb") as errors:
+    # Appended to, since a launcher of earlier may still write there; and never replaced, since a
+    # launcher takes a removed log for the end of the folder and all in it.
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_TRUNC | os.O_CLOEXEC
+    with os.fdopen(os.open(log, flags, 0o600), "wb") as errors:
         try:
             return subprocess.Popen(
                 launcher_command(identity, arguments),
@@ -76,6 +85,8 @@ def start_launcher(
                 **becoming(identity),
             )
         except OSError as error:
+            if (exhausted := shortage(error)) is not None:
+                raise exhausted from error
             raise LauncherFailed(
                 f"cannot start executors as {identity.name}: {error.strerror or error}",
                 hint=f"Can {identity.name} read and run {executor_command()}?",
@@ -85,7 +96,8 @@ def start_launcher(
 class LauncherLink:
     """A connection to a launcher."""
 
-    def __init__(self, sock: socket.socket) -> None:
+    def __init__(self, sock: socket.socket, path: Path) -> None:
+        self.path = path
         self._loop = asyncio.get_running_loop()
         self._sock = sock
         self._ids = count(1)
@@ -93,6 +105,8 @@ class LauncherLink:
         self._closed = asyncio.Event()
         #: Who answers, once greeted.
         self.process: Process | None = None
+        #: Whether all that it forks has the agents' libraries.
+        self.preloaded = False
         self._loop.add_reader(sock.fileno(), self._receive)
 
     @classmethod
@@ -105,7 +119,7 @@ class LauncherLink:
         except OSError:
             sock.close()
             return None
-        return cls(sock)
+        return cls(sock, path)
 
     @property
     def open(self) -> bool:
@@ -119,22 +133,32 @@ class LauncherLink:
     async def greet(self, timeout: float) -> HelloResult:
         """Wait until it is up."""
         hello = await self.call(HELLO, Nothing(), timeout=timeout)
-        self.process = hello.process
+        self.process, self.preloaded = hello.process, hello.preloaded
         return hello
 
     async def call(
         self, method: Method[P, R], params: P, fds: Sequence[int] = (), *, timeout: float
     ) -> R:
-        """Ask, with descriptors along, and wait for the answer."""
+        """Ask, with descriptors along, and wait for the answer.
+
+        The time that the launcher waits for a processor is not counted: a launcher on a busy
+        machine is slow, and does not hang.
+        """
         if not self.open:
             raise Disconnected("the launcher is gone")
         request_id = next(self._ids)
         packet = b"%b%b}" % (method.opening(request_id), msgspec.json.encode(params))
         answer = self._waiting[request_id] = self._loop.create_future()
+        clock = ProcessClock(self.process)
         try:
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout(timeout * MAX_STRETCH):
                 await self._send(packet, fds)
-                message = await answer
+                while not answer.done() and clock.elapsed() < timeout:
+                    left = timeout - clock.elapsed()
+                    await asyncio.wait((answer,), timeout=max(left, _CHECK))
+            if not answer.done():
+                raise TimeoutError  # noqa: TRY301 - it is the same as the one of the outer bound
+            message = answer.result()
         except TimeoutError:
             raise TimedOut(f"the launcher did not answer {method.name} in {timeout:g} s") from None
         finally:
@@ -154,7 +178,7 @@ class LauncherLink:
             try:
                 socket.send_fds(self._sock, [packet], list(fds))
             except BlockingIOError:
-                # It is busy: with a fork for some milliseconds, or once with imports for a second.
+                # It is busy, with a fork for some milliseconds.
                 await asyncio.sleep(0.005)
             except OSError as error:
                 self.close()

@@ -46,11 +46,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         # Imported late: the launcher itself forks what is defined here.
         from agor.executor.launcher.main import launch
 
-        return launch(arguments.orphan_timeout_ms / 1000)
+        return launch(arguments.orphan_timeout_ms / 1000, preload=arguments.preload)
     options = Options(
         max_line=arguments.max_line_bytes,
         outbox_bytes=arguments.outbox_bytes,
         orphan_timeout=arguments.orphan_timeout_ms / 1000,
+        unused_timeout=arguments.orphan_timeout_ms / 1000,
         one_connection=arguments.stdio,
     )
     try:
@@ -85,7 +86,8 @@ async def serve_listener(sock: socket.socket, executor: Executor, name: str | No
     Until then a signal is what it was before there was an event loop, the end.
     """
     listener = Listener(sock, executor.make_peer)
-    executor.begin()
+    address = sock.getsockname()
+    executor.begin(address if isinstance(address, str) and address.startswith("/") else None)
     if name is None:
         asyncio.get_running_loop().call_later(_FIRST_ANSWER, _stop_on_signals, executor)
     else:
@@ -151,6 +153,11 @@ def _parser() -> argparse.ArgumentParser:
         "--launcher", action="store_true",
         help="start executors for the daemon, whose control socket is standard input",
     )  # fmt: skip
+    parser.add_argument(
+        "--preload",
+        action="store_true",
+        help="with --launcher: import the agents' libraries before the first executor is started",
+    )
     defaults = Options()
     parser.add_argument(
         "--orphan-timeout-ms", metavar="MS", type=_positive,

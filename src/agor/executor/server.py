@@ -51,6 +51,8 @@ log = structlog.get_logger("agor.executor")
 CAPABILITIES = ["execute_prompt", "stop_task", "resend", "transcripts", "terminals"]
 #: Seconds to wait for the daemon to acknowledge the last events before the end.
 _ACK_GRACE = 2.0
+#: Seconds between two checks, while no daemon is connected, whether one could still come.
+_CHECK = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,8 @@ class Options:
     outbox_bytes: int = 16 * 1024 * 1024
     #: Seconds without any connection after which it ends.
     orphan_timeout: float = 3600.0
+    #: The same for an executor that never had work, and so has nothing to keep for a daemon.
+    unused_timeout: float = 3600.0
     #: There will never be another connection than the first.
     one_connection: bool = False
 
@@ -83,7 +87,9 @@ class Executor:
         #: Connections that wait for the result of a prompt, the latest last.
         self._asking: list[Peer] = []
         self._orphan: asyncio.TimerHandle | asyncio.Task[None] | None = None
-
+        #: Where it can be reached, if that has a name in the file system.
+        self._address: str | None = None
+        self._used = False
         #: Made ahead for the first who connects: see `prepare`.
         self._at_hand: Peer | None = None
 
@@ -93,13 +99,18 @@ class Executor:
 
     def take_on(self, options: Options) -> bool:
         """Change the options of one that has done nothing yet. False if it was made for others."""
-        made_for = replace(self._options, orphan_timeout=options.orphan_timeout)
+        made_for = replace(
+            self._options,
+            orphan_timeout=options.orphan_timeout,
+            unused_timeout=options.unused_timeout,
+        )
         if made_for == options:
             self._options = options
         return made_for == options
 
-    def begin(self) -> None:
-        """Begin to wait for a daemon, if none is there yet."""
+    def begin(self, address: str | None = None) -> None:
+        """Begin to wait for a daemon, if none is there yet; `address` is a socket's path."""
+        self._address = address
         if not self._connections:
             self._await_daemon()
 
@@ -142,17 +153,40 @@ class Executor:
             self._await_daemon()
 
     def _await_daemon(self) -> None:
+        options = self._options
+        timeout = options.orphan_timeout if self._used else options.unused_timeout
+        self._check_for_daemon(asyncio.get_running_loop().time() + timeout, timeout)
+
+    def _check_for_daemon(self, deadline: float, timeout: float) -> None:
+        """End if no daemon has come in time, or if none can come any more; else check later."""
         loop = asyncio.get_running_loop()
-        self._orphan = loop.call_later(self._options.orphan_timeout, self._be_orphaned)
+        left = deadline - loop.time()
+        if left <= 0:
+            why = f"no daemon has been connected for {timeout:g} s"
+            self._orphan = asyncio.create_task(self._end_as_orphan(why))
+        elif not self._reachable():
+            why = f"no daemon is connected, and {self._address} was removed"
+            self._orphan = asyncio.create_task(self._end_as_orphan(why))
+        else:
+            pause = min(left, _CHECK)
+            self._orphan = loop.call_later(pause, self._check_for_daemon, deadline, timeout)
 
-    def _be_orphaned(self) -> None:
-        self._orphan = asyncio.create_task(self._end_as_orphan())
+    def _reachable(self) -> bool:
+        if self._address is None:
+            return True
+        try:
+            os.lstat(self._address)
+        except FileNotFoundError:
+            return False
+        except OSError:
+            # The daemon's folder is closed to other users, and so to us if we are one.
+            return True
+        return True
 
-    async def _end_as_orphan(self) -> None:
-        waited = f"no daemon has been connected for {self._options.orphan_timeout:g} s"
-        log.warning("orphaned", why=waited, tasks=len(self._prompts.running))
+    async def _end_as_orphan(self, why: str) -> None:
+        log.warning("orphaned", why=why, tasks=len(self._prompts.running))
         # Those that need the daemon fail now; those that do not may finish.
-        self._delivery.abandon(Disconnected(waited))
+        self._delivery.abandon(Disconnected(why))
         if running := self._prompts.running:
             await asyncio.wait([run.result for run in running])
         await asyncio.gather(self._prompts.close(), self._terminals.close_all())
@@ -233,11 +267,13 @@ class Executor:
 
     async def _spawn_terminal(self, params: SpawnTerminalParams) -> SpawnTerminalResult:
         self._refuse_if_ending()
+        self._used = True
         return await self._terminals.spawn(params)
 
     async def _execute_prompt(self, params: ExecutePromptParams, peer: Peer) -> TaskResult:
         """Run a task. Whoever calls this first, without a greeting, is the daemon too."""
         self._refuse_if_ending()
+        self._used = True
         if not self._delivery.linked:
             self._delivery.attach(peer)
         self._asking.append(peer)

@@ -38,6 +38,8 @@ class SpawnParams(Form):
 
     executor_id: Identifier
     orphan_timeout_ms: Milliseconds
+    #: The same as long as it never had work: then it has nothing to keep for a daemon.
+    unused_timeout_ms: Milliseconds
     max_line: Annotated[int, Meta(ge=1)]
     outbox_bytes: Annotated[int, Meta(ge=1)]
     #: Pairs of a resource's number and its limit, which the executor sets itself.
@@ -61,18 +63,14 @@ class HelloResult(Form):
     process: Process
     #: Where its executors look for agents' programs.
     agents_folder: str | None = None
+    #: Whether the agents' libraries are in all that it forks, as far as they can be imported.
+    preloaded: bool = False
 
 
-class FindParams(Form):
-    """Which executor is looked for."""
+class CallOffParams(Form):
+    """Which executor nobody waits for any more."""
 
     executor_id: Identifier
-
-
-class Found(Form):
-    """What the launcher knows under that name, if anything."""
-
-    family: Family | None = None
 
 
 class SignalParams(Form):
@@ -100,10 +98,10 @@ class ExitReport(Form):
 
 
 HELLO = Method("hello", Nothing, HelloResult)
-#: Have the agents' libraries in all that is forked from now on. It takes a second, the first time.
-IMPORT_AHEAD = Method("import_ahead", Nothing, Nothing)
+#: Answered once the executor is forked; others can be asked for meanwhile.
 SPAWN = Method("spawn", SpawnParams, Family)
-FIND_FAMILY = Method("find_family", FindParams, Found)
+#: Undo a start whose answer nobody waits for, whether or not it is over.
+CALL_OFF = Method("call_off", CallOffParams, Counted)
 SIGNAL_FAMILY = Method("signal_family", SignalParams, Counted)
 COUNT_FAMILY = Method("count_family", Family, Counted)
 #: End once nothing that was started is left.

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -136,6 +137,21 @@ async def test_the_wall_time_goes_on_while_the_pool_is_away(folder: Path):
         assert pool.executors()[0]._started_at == started_at
         await side.until(lambda: side.endings)
         assert "wall_time" in side.endings[0].in_words
+
+
+async def test_a_clock_that_is_set_while_the_pool_is_away_ends_no_executor(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+):
+    limits = ResourceLimits(wall_time=3600.0)
+    async with pool_in(folder, drain=False, limits=limits) as (pool, _):
+        executor_id = (await soon(pool.acquire(claim("s")))).executor_id
+    true = time.time
+    monkeypatch.setattr(time, "time", lambda: true() + 7200)
+    async with pool_in(folder, limits=limits) as (pool, side):
+        (taken,) = pool.executors()
+        assert taken.running_for < 3600
+        assert (await soon(pool.acquire(claim("s")))).executor_id == executor_id
+        assert side.endings == []
 
 
 async def test_what_nobody_knows_any_more_is_ended_and_cleaned_up(folder: Path):

@@ -21,7 +21,7 @@ from agor.daemon.pool.places import Places
 from agor.daemon.pool.pool import Pool
 from agor.daemon.pool.records import ExecutorRecord, FileRecords
 from agor.daemon.pool.settings import PoolSettings
-from agor.errors import AgorError, ExecutorFailed, PoolClosed
+from agor.errors import AgorError, PoolClosed, ResourcesExhausted
 from agor.linux import children, is_alive
 from agor.protocol.launching import Family, Process
 
@@ -125,7 +125,7 @@ async def test_an_executor_whose_record_cannot_be_saved_is_ended(folder: Path):
     records = FailingRecords(folder / "records")
     async with pool_with(records, folder) as pool:
         records.full_for = "save"
-        with pytest.raises(ExecutorFailed, match="No space left"):
+        with pytest.raises(ResourcesExhausted, match="No space left"):
             await soon(pool.acquire(claim("s")))
         records.full_for = ""
         assert records.family is not None
@@ -161,8 +161,7 @@ async def test_a_launcher_that_hangs_is_killed_and_replaced(
         first = await soon(pool.acquire(claim("s")))
         hangs = await launcher_of(pool)
         os.kill(hangs, signal.SIGSTOP)
-        with pytest.raises(AgorError):
-            await soon(pool.acquire(claim("t")))
+        # Who wants an executor meanwhile waits, and does not fail.
         assert await (await soon(pool.acquire(claim("t")))).is_healthy()
         assert await launcher_of(pool) != hangs
         assert await first.is_healthy()
@@ -326,7 +325,7 @@ offspring.fork_keeper = no_fork
 listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 listener.bind("")
 listener.listen()
-main.Launcher(listener, 5.0).run()
+main.Launcher(listener, 5.0, preloaded=False).run()
 raise SystemExit(3)
 """
 

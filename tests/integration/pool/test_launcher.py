@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from tests.contract.waiting import until
 from tests.integration.pool.side import PATIENCE, claim, pool_in, run, soon, tree_of
 
 from agor.environments.identity import UnixIdentity
@@ -23,11 +24,11 @@ from agor.linux import children, is_alive, kill_family, send
 from agor.protocol.forms import Nothing
 from agor.protocol.launching import (
     COUNT_FAMILY,
-    IMPORT_AHEAD,
     RETIRE,
     SIGNAL_FAMILY,
     SPAWN,
     Family,
+    Process,
     SignalParams,
     SpawnParams,
 )
@@ -66,11 +67,26 @@ async def spawn(
             params = SpawnParams(
                 executor_id=name,
                 orphan_timeout_ms=orphan_timeout_ms,
+                unused_timeout_ms=orphan_timeout_ms,
                 max_line=1_000_000,
                 outbox_bytes=1_000_000,
             )
             fds = [listener.fileno(), log.fileno(), report.fileno()]
             return await link.call(SPAWN, params, fds, timeout=PATIENCE)
+
+
+def catches(process: Process, number: signal.Signals) -> bool:
+    """Tell whether a process has a handler for a signal."""
+    status = Path(f"/proc/{process.pid}/status").read_text()
+    caught = int(status.partition("SigCgt:")[2].split()[0], 16)
+    return bool(caught >> (number - 1) & 1)
+
+
+async def stop(process: Process) -> None:
+    """Stop a process, and wait until it is."""
+    os.kill(process.pid, signal.SIGSTOP)
+    stat = Path(f"/proc/{process.pid}/stat")
+    await until(lambda: stat.read_text().rpartition(")")[2].split()[0] == "T")
 
 
 def shared_things(pid: int) -> set[str]:
@@ -104,25 +120,6 @@ async def test_what_it_starts_shares_no_descriptor_with_anybody(started, folder:
     assert sessions == [each.executor.pid for each in families]
 
 
-async def test_once_it_is_told_the_agents_libraries_are_there_for_all_that_follow(
-    started, folder: Path
-):
-    link, _ = started
-    # Who comes before need not wait for them.
-    before = await spawn(link, folder, "before")
-    for _ in range(2):
-        await link.call(IMPORT_AHEAD, Nothing(), timeout=PATIENCE)
-    after = [await spawn(link, folder, name) for name in ("next", "next-but-one")]
-    for family, there in ((before, False), *((family, True) for family in after)):
-        maps = Path(f"/proc/{family.executor.pid}/maps").read_text()
-        # A part of what claude-agent-sdk needs, and agor does not.
-        assert ("pydantic_core" in maps) == there
-    assert (folder / "log").read_bytes().count(b"imported_ahead") == 1
-    peer = await unix.connect(folder / "next.sock", Routes())
-    await peer.call(PING, Nothing(), timeout=PATIENCE)
-    await peer.close()
-
-
 async def test_its_environment_is_a_list_of_what_is_allowed(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -144,7 +141,9 @@ async def test_it_answers_nonsense_with_errors_and_goes_on(started, folder: Path
     for method, params in (("no_such_method", {}), ("spawn", {}), ("signal_family", {"signal": 9})):
         with pytest.raises(RpcError):
             await link.call(Method(method, dict, dict), params, timeout=PATIENCE)
-    alone = SpawnParams(executor_id="x", orphan_timeout_ms=1, max_line=1, outbox_bytes=1)
+    alone = SpawnParams(
+        executor_id="x", orphan_timeout_ms=1, unused_timeout_ms=1, max_line=1, outbox_bytes=1
+    )
     with pytest.raises(RpcError, match="0 descriptors"):
         await link.call(SPAWN, alone, timeout=PATIENCE)
     family = await spawn(link, folder, "e")
@@ -179,6 +178,33 @@ async def test_it_ends_when_told_once_what_it_started_is_gone(started, folder: P
     assert not is_alive(family.keeper)
     with pytest.raises(Disconnected):
         await link.greet(1)
+
+
+async def test_a_keeper_that_dies_before_its_report_is_read_keeps_no_launcher(
+    started, folder: Path
+):
+    link, process = started
+    await until(lambda: children(process.pid))
+    (keeper,) = children(process.pid)
+    await stop(keeper)
+    spawning = asyncio.create_task(spawn(link, folder, "e"))
+    # The launcher answers in turn: it has given the task to the keeper.
+    await until(lambda: link._waiting)
+    await link.greet(PATIENCE)
+    await stop(link.process)
+    os.kill(keeper.pid, signal.SIGCONT)
+    # A keeper catches SIGTERM once it has reported its executor.
+    await until(lambda: children(keeper.pid) and catches(keeper, signal.SIGTERM))
+    (executor,) = children(keeper.pid)
+    os.kill(keeper.pid, signal.SIGKILL)
+    await until(lambda: not is_alive(keeper))
+    os.kill(process.pid, signal.SIGCONT)
+    family = await soon(spawning)
+    assert is_alive(family.keeper)
+    await until(lambda: not is_alive(executor))
+    await link.call(RETIRE, Nothing(), timeout=PATIENCE)
+    assert send(family.executor, signal.SIGTERM)
+    await soon(link.wait_closed())
 
 
 async def test_it_ends_by_itself_with_neither_a_daemon_nor_work(started):

@@ -20,7 +20,7 @@ from tests.integration.pool.side import (
     tree_of,
 )
 
-from agor.daemon.pool.folders import ExecutorFolder
+from agor.daemon.pool.folders import ID_LENGTH, ExecutorFolder
 from agor.daemon.pool.settings import Claim, PoolSettings
 from agor.errors import AgorError, BadInput, Disconnected, ExecutorFailed, PoolClosed, PoolExhausted
 from agor.protocol.limits import ResourceLimits
@@ -232,6 +232,14 @@ async def test_a_template_that_cannot_work_is_refused(folder: Path, template: st
         PoolSettings(runtime=folder, socket_path_template=template)
 
 
+async def test_where_sockets_of_executors_fit_those_of_launchers_do(folder: Path):
+    async with pool_in(folder) as (pool, _):
+        folders = pool._parts.folders
+        longest = len(str(folders.executor("0" * ID_LENGTH).socket_path))
+        for launchers in (folders.launchers, folders.preloaded_launchers):
+            assert len(str(launchers / f"{'n' * ID_LENGTH}.sock")) <= longest
+
+
 async def test_sockets_where_others_could_reach_them_are_refused(folder: Path):
     shared = folder / "shared"
     shared.mkdir(mode=0o755)
@@ -240,6 +248,9 @@ async def test_sockets_where_others_could_reach_them_are_refused(folder: Path):
             pass
 
 
+@pytest.mark.skipif(
+    os.geteuid() != 0, reason="only a cgroup limits a whole executor, and making one needs root"
+)
 async def test_an_executor_that_cannot_come_up_is_an_error_that_says_why(folder: Path):
     # So little that not even its first page fits: what it shares with the launcher is not counted.
     limits = ResourceLimits(memory=4096)

@@ -23,22 +23,36 @@ from tests.integration.pool.side import (
 )
 from tests.integration.pool.test_deaths import launcher_of
 
+from agor.daemon.pool.launchers import Launchers
 from agor.daemon.pool.pool import Pool
 from agor.daemon.pool.pooled import PooledExecutor
 from agor.daemon.pool.records import ExecutorRecord, FileRecords
 from agor.daemon.pool.settings import PoolSettings
 from agor.daemon.pool.spares import Spares
+from agor.environments.identity import UnixIdentity
 from agor.linux import is_alive, process_of
-from agor.protocol.launching import HELLO, IMPORT_AHEAD, Process
+from agor.protocol.launching import Process
 from agor.protocol.limits import ResourceLimits
+
+PRELOAD = Launchers.preload
 
 
 @pytest.fixture(autouse=True)
 def soon_quiet(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agor.daemon.pool.spares._QUIET", 0.01)
     monkeypatch.setattr("agor.daemon.pool.spares._PAUSE", 0.01)
-    # It takes the launcher a second of a processor, and one test is about it.
-    monkeypatch.setattr("agor.daemon.pool.spares.IMPORT_AHEAD", HELLO)
+    # It takes a second of a processor, and some tests are about it.
+    monkeypatch.setattr(Launchers, "preload", nothing_to_preload)
+
+
+async def nothing_to_preload(self: Launchers, identity: UnixIdentity) -> None:
+    """Leave the launcher as it is."""
+
+
+@pytest.fixture
+def preloading(soon_quiet: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have launchers with the agents' libraries, as in a daemon."""
+    monkeypatch.setattr(Launchers, "preload", PRELOAD)
 
 
 def ready(pool: Pool) -> list[PooledExecutor]:
@@ -74,10 +88,8 @@ async def test_who_comes_next_gets_the_one_that_was_started_ahead(folder: Path):
     assert left_in(folder) == []
 
 
-async def test_it_has_the_agents_libraries_and_its_limits_before_it_is_anybodys(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr("agor.daemon.pool.spares.IMPORT_AHEAD", IMPORT_AHEAD)
+@pytest.mark.usefixtures("preloading")
+async def test_it_has_the_agents_libraries_and_its_limits_before_it_is_anybodys(folder: Path):
     async with pool_in(folder, limits=ResourceLimits(open_files=99)) as (pool, _):
         spare = await with_spare(pool)
         pid = process_of_spare(spare).pid
@@ -276,7 +288,11 @@ async def test_if_none_can_be_started_that_is_tried_again_so_many_times_and_no_m
         await until(lambda: len(tries) == 6)
 
 
-async def test_many_of_them_leave_no_descriptor_behind(folder: Path):
+async def test_many_of_them_leave_no_descriptor_behind(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+):
+    # However fast they come, one is kept.
+    monkeypatch.setattr("agor.daemon.pool.spares._AT_ONCE", -1.0)
     async with pool_in(folder) as (pool, _):
         await with_spare(pool)
         before = open_files()

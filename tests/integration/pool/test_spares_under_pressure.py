@@ -16,6 +16,7 @@ from tests.contract.waiting import until
 from tests.integration.pool.side import Side, claim, left_in, pool_in, soon
 from tests.integration.pool.test_deaths import launcher_of
 from tests.integration.pool.test_spares import (
+    preloading,
     process_of_spare,
     ready,
     soon_quiet,
@@ -33,6 +34,8 @@ from agor.errors import NotFound, StoreUnavailable
 from agor.linux import is_alive, process_of
 
 pytestmark = pytest.mark.usefixtures(soon_quiet.__name__)
+
+__all__ = ["preloading"]
 
 
 class HeldRecords(FileRecords):
@@ -235,6 +238,7 @@ async def test_the_more_of_them_die_the_longer_it_takes_to_replace_them(folder: 
         assert reserve.back_off == 0
 
 
+@pytest.mark.usefixtures("preloading")
 async def test_a_launcher_that_replaced_another_is_left_alone_until_it_is_quiet(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -243,10 +247,11 @@ async def test_a_launcher_that_replaced_another_is_left_alone_until_it_is_quiet(
         (reserve,) = pool._spares._reserves.values()
         assert pool._spares._pause(reserve) == spares._PAUSE
         monkeypatch.setattr(spares, "_QUIET", 3.0)
+        (link,) = pool._parts.launchers._links.values()
         os.kill(before := await launcher_of(pool), signal.SIGKILL)
-        await until(lambda: pool._parts.launchers.process_of(reserve.identity) is None)
+        await soon(link.wait_closed())
         assert pool._spares._pause(reserve) == 3.0
-        await until(lambda: pool._parts.launchers.process_of(reserve.identity) is not None)
+        await until(lambda: link not in pool._parts.launchers._links.values())
         assert await launcher_of(pool) != before
         assert pool._spares._pause(reserve) == 3.0
 

@@ -1,7 +1,8 @@
 """The pool's runtime folder: what each executor has there, and what is left after a crash.
 
 RUNTIME/                     0700, ours
-  launchers/NAME.sock .log   one per Unix identity
+  launchers/NAME.sock .log   one per Unix identity, until there is one with the agents' libraries:
+  preloaded/NAME.sock .log   the same
   executors/ID.sock          where the executor is reached (execution.socket_path_template)
   executors/ID/              log, report, family: what is known of it without any database
 """
@@ -39,7 +40,13 @@ class Folders:
         self._settings = settings
         self.executors = settings.runtime / "executors"
         self.launchers = settings.runtime / "launchers"
-        for folder in (settings.runtime, self.executors, self.launchers):
+        self.preloaded_launchers = settings.runtime / "preloaded"
+        for folder in (
+            settings.runtime,
+            self.executors,
+            self.launchers,
+            self.preloaded_launchers,
+        ):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         socket_path = settings.socket_path("0" * ID_LENGTH)
         check_private(socket_path.parent)

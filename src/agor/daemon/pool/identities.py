@@ -15,8 +15,9 @@ import subprocess
 from agor.daemon.pool.settings import Claim, PoolSettings
 from agor.environments.identity import UnixIdentity, way_to
 from agor.environments.launching import executor_command, launcher_command
-from agor.errors import ImpersonationRefused
+from agor.errors import ImpersonationRefused, LauncherLost
 
+#: Seconds for sudo to say whether it would.
 _SUDO_TIMEOUT = 10.0
 #: What means something in a sudoers file; in names there is more.
 _SPECIAL = r"[\\,:=#\s]"
@@ -76,7 +77,10 @@ def check(identity: UnixIdentity) -> None:
             timeout=_SUDO_TIMEOUT, check=False,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
-        raise refusal(identity, "sudo did not answer") from None
+        # That is no answer: on a busy machine it has one the next time.
+        raise LauncherLost(
+            f"sudo did not say in {_SUDO_TIMEOUT:g} s whether it runs executors as {identity.name}"
+        ) from None
     if done.returncode != 0:
         said = done.stderr.strip().splitlines()
         raise refusal(identity, said[-1] if said else "sudo does not allow it")

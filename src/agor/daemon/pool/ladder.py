@@ -14,14 +14,15 @@ from signal import SIGKILL, SIGTERM
 from agor.daemon.pool.cgroups import Cgroup
 from agor.daemon.pool.parts import Parts
 from agor.environments.identity import UnixIdentity
+from agor.environments.launching import LauncherLink
 from agor.errors import AgorError
 from agor.execution import ExecutionEnvironment
 from agor.protocol.launching import (
+    CALL_OFF,
     COUNT_FAMILY,
-    FIND_FAMILY,
     SIGNAL_FAMILY,
+    CallOffParams,
     Family,
-    FindParams,
     SignalParams,
 )
 
@@ -44,6 +45,8 @@ class Ladder:
     keeper_gone: asyncio.Event
     #: Not known if the launcher died before it could say whom it had started.
     family: Family | None
+    #: The launcher that was asked to start it, if any was.
+    link: LauncherLink | None
     cgroup: Cgroup | None
 
     async def climb(self, reason: str, *, hung: bool) -> int:
@@ -79,17 +82,15 @@ class Ladder:
                 return
 
     async def _kill_latecomer(self) -> None:
-        """End it if the launcher came to our request only after we had given up.
+        """End it if the launcher comes to our request only after we have given up.
 
-        It serves one request after the other: once it answers, it has come to all before.
+        A launcher reads requests in their order: once it answers this one, it has read the other.
+        One that is gone, or that we have hung up on, starts nothing any more.
         """
-        ask, own = self.parts.launchers.ask, self.environment.executor_id
-        with contextlib.suppress(AgorError):
-            asked = FindParams(executor_id=own)
-            family = (await ask(self.identity, FIND_FAMILY, asked, timeout=_ASK)).family
-            if family is not None:
-                params = SignalParams(family=family, signal=SIGKILL)
-                await ask(self.identity, SIGNAL_FAMILY, params, timeout=_ASK)
+        if self.link is not None and self.link.open:
+            params = CallOffParams(executor_id=self.environment.executor_id)
+            with contextlib.suppress(AgorError):
+                await self.link.call(CALL_OFF, params, timeout=_ASK)
 
     async def _signal(self, number: int) -> None:
         if number == SIGKILL and self.cgroup is not None:

@@ -1,5 +1,9 @@
 """One launcher per Unix identity: started when first needed, found again after a restart.
 
+The first launcher of an identity comes up without the agents' libraries, for those who wait. When
+it is quiet, `preload` starts a second one with them; the first serves until the second is ready,
+and ends when its executors have. Importing never keeps anybody waiting.
+
 If one dies its executors go on; the next question to it starts another, which can signal those of
 its predecessor as well, being the same user.
 """
@@ -26,10 +30,10 @@ from agor.environments.launching import (
     executor_command,
     start_launcher,
 )
-from agor.errors import AgorError, Disconnected, LauncherFailed, TimedOut
+from agor.errors import AgorError, Disconnected, LauncherFailed, LauncherLost, TimedOut
 from agor.linux import send
 from agor.protocol.forms import Nothing
-from agor.protocol.launching import RETIRE, Process
+from agor.protocol.launching import RETIRE
 from agor.protocol.validation import Method
 
 P = TypeVar("P")
@@ -38,9 +42,14 @@ R = TypeVar("R")
 
 log = structlog.get_logger("agor.pool")
 
-#: Seconds for a launcher to import everything, on a busy machine.
-_START_TIMEOUT = 30.0
+#: Seconds for a launcher to import everything, on a machine that is very busy: one with 5 % of a
+#: processor needs a minute. A launcher that dies meanwhile is noticed at once.
+_START_TIMEOUT = 180.0
+#: Seconds for one that an earlier daemon started; another is started in its place then.
+_FIND_TIMEOUT = 30.0
 _END_TIMEOUT = 5.0
+#: Seconds that a launcher with nothing below it waits for a daemon, should this one be killed.
+_ALONE = 10.0
 #: Seconds before one that died is replaced; whoever needs it sooner does not wait.
 _RESTART_PAUSE = 0.5
 #: Launchers that are tried one after the other for one question.
@@ -68,11 +77,15 @@ class Launchers:
             if link is None or not link.open:
                 self._reap()
                 link = await self._find(identity) or await self._start(identity)
-                self._links[identity.name] = link
-                watch = asyncio.create_task(self._replace_when_gone(identity, link))
-                self._watches.add(watch)
-                watch.add_done_callback(self._watches.discard)
+                self._use(identity, link)
             return link
+
+    def _use(self, identity: UnixIdentity, link: LauncherLink) -> None:
+        """Send what is asked from now on to this launcher, and replace it if it dies."""
+        self._links[identity.name] = link
+        watch = asyncio.create_task(self._replace_when_gone(identity, link))
+        self._watches.add(watch)
+        watch.add_done_callback(self._watches.discard)
 
     async def _replace_when_gone(self, identity: UnixIdentity, link: LauncherLink) -> None:
         """Start another if one dies, before it is needed: it also ends what lost its keeper."""
@@ -89,11 +102,6 @@ class Launchers:
                 log.error("launcher_not_replaced", user=identity.name, why=str(error))
             else:
                 return
-
-    def process_of(self, identity: UnixIdentity) -> Process | None:
-        """Tell which process an identity's launcher is now, if there is one."""
-        link = self._links.get(identity.name)
-        return link.process if link is not None and link.open else None
 
     async def ask(
         self, identity: UnixIdentity, method: Method[P, R], params: P, *, timeout: float
@@ -119,10 +127,23 @@ class Launchers:
         """
         link = self._links.get(identity.name)
         if link is not None and link.open and link not in self._leaving:
-            self._leaving.add(link)
             log.info("launcher_sent_away", user=identity.name)
-            with contextlib.suppress(AgorError):
-                await link.call(RETIRE, Nothing(), timeout=_END_TIMEOUT)
+            await self._dismiss(link)
+
+    async def _dismiss(self, link: LauncherLink) -> None:
+        """Have a launcher end, and do not replace it."""
+        self._leaving.add(link)
+        with contextlib.suppress(AgorError):
+            await link.call(RETIRE, Nothing(), timeout=_END_TIMEOUT)
+
+    async def give_up_if_silent(self, link: LauncherLink) -> None:
+        """Do without a launcher that hangs; if it answers, only one keeper was too slow."""
+        try:
+            await link.greet(_END_TIMEOUT)
+        except TimedOut:
+            self.give_up(link)
+        except Disconnected:
+            return
 
     def give_up(self, link: LauncherLink) -> None:
         """Do without a launcher that hangs; it is killed, lest it does it later after all."""
@@ -131,31 +152,77 @@ class Launchers:
             log.error("launcher_hangs", pid=link.process.pid)
 
     async def _find(self, identity: UnixIdentity) -> LauncherLink | None:
-        """Connect to one that an earlier daemon started."""
-        link = LauncherLink.connect(self._path(identity))
+        """Connect to one that an earlier daemon started.
+
+        First to the one without the agents' libraries: while it has its path, it serves, and the
+        other may still be importing them.
+        """
+        for preloaded in (False, True):
+            link = await self._find_at(identity, self._path(identity, preloaded=preloaded))
+            if link is not None:
+                return link
+        return None
+
+    async def _find_at(self, identity: UnixIdentity, path: Path) -> LauncherLink | None:
+        link = LauncherLink.connect(path)
         if link is None:
             return None
         try:
-            hello = await link.greet(self._settings.connection_timeout)
+            # It may be coming up just now: the daemon before us may have died over that.
+            hello = await link.greet(_FIND_TIMEOUT)
         except AgorError as error:
             log.warning("launcher_not_taken_back", user=identity.name, why=error.message)
             link.close()
             return None
+        except BaseException:
+            # With us connected it would wait for ever for what we ask.
+            link.close()
+            raise
         folder = self._settings.agents_folder
         wanted = (identity.uid, agor.__version__, None if folder is None else str(folder))
         if (hello.uid, hello.version, hello.agents_folder) != wanted:
             # Those that it started go on; from now on executors are as we are.
-            with contextlib.suppress(AgorError):
+            with contextlib.closing(link), contextlib.suppress(AgorError):
                 await link.call(RETIRE, Nothing(), timeout=_END_TIMEOUT)
-            link.close()
             return None
         log.info("launcher_taken_back", user=identity.name, pid=hello.process.pid)
         return link
 
-    async def _start(self, identity: UnixIdentity) -> LauncherLink:
+    async def preload(self, identity: UnixIdentity) -> None:
+        """Replace a launcher by one that has imported the agents' libraries, if it has not."""
+        if (await self.link(identity)).preloaded:
+            return
+        link = await self._start(identity, preload=True)
+        try:
+            async with self._starting[identity.name]:
+                before = self._links.get(identity.name)
+                if before is not None and before.open and before.process == link.process:
+                    # The first one died, and somebody found this one at its path as it came up.
+                    link.close()
+                    return
+                self._use(identity, link)
+        except asyncio.CancelledError:
+            # Nobody knows it yet: with us connected it would stay for ever.
+            link.close()
+            raise
+        if before is not None and before.open:
+            # Those who reach it by its path would find one that is about to end.
+            before.path.unlink(missing_ok=True)
+            await self._dismiss(before)
+
+    def preloaded(self, identity: UnixIdentity) -> bool:
+        """Tell whether the launcher that is there now has the agents' libraries."""
+        link = self._links.get(identity.name)
+        return link is not None and link.open and link.preloaded
+
+    async def _start(self, identity: UnixIdentity, *, preload: bool = False) -> LauncherLink:
         await asyncio.to_thread(check, identity)
-        path, errors = self._path(identity), self._path(identity).with_suffix(".log")
-        arguments = ["--orphan-timeout-ms", str(int(self._settings.orphan_timeout * 1000))]
+        path = self._path(identity, preloaded=preload)
+        errors = path.with_suffix(".log")
+        alone = min(self._settings.orphan_timeout, _ALONE)
+        arguments = ["--orphan-timeout-ms", str(max(1, int(alone * 1000)))]
+        if preload:
+            arguments.append("--preload")
         if self._settings.agents_folder is not None:
             arguments += ["--agents-folder", str(self._settings.agents_folder)]
         with bind_control(path) as listener:
@@ -193,17 +260,23 @@ class Launchers:
             await asyncio.to_thread(process.wait, _END_TIMEOUT)
         except subprocess.TimeoutExpired:
             process.kill()
+        # By a signal; or it had come up, and ended in order because of one.
+        killed = process.returncode is not None and process.returncode <= 0
         said = (await asyncio.to_thread(_last_words, errors)).splitlines()[-3:]
         why = " / ".join(said) or error.message
         if way_to(identity) == "sudo" and any(_is_refusal(line) for line in said):
             return refusal(identity, why)
+        if killed or isinstance(error, TimedOut):
+            return LauncherLost(f"the launcher of {identity.name} did not come up: {why}")
         return LauncherFailed(
             f"the launcher of {identity.name} did not come up: {why}",
             hint=f"Can {identity.name} read and run {executor_command()}?",
         )
 
-    def _path(self, identity: UnixIdentity) -> Path:
-        return self._folders.launchers / f"{identity.name}.sock"
+    def _path(self, identity: UnixIdentity, *, preloaded: bool) -> Path:
+        folders = self._folders
+        folder = folders.preloaded_launchers if preloaded else folders.launchers
+        return folder / f"{identity.name}.sock"
 
     def _reap(self) -> None:
         for name, process in list(self._processes):
@@ -219,7 +292,7 @@ class Launchers:
     def disconnect(self) -> None:
         """Leave them running, for the daemon that comes after us."""
         self._stop_watching()
-        for link in self._links.values():
+        for link in {*self._links.values(), *self._leaving}:
             link.close()
         for _, process in self._processes:
             # It outlives us; who is to be reaped by init must not be warned about here.
@@ -229,8 +302,12 @@ class Launchers:
     async def retire(self) -> None:
         """End them, once what they started is gone; also those of earlier daemons."""
         self._stop_watching()
-        sockets = list(self._folders.launchers.glob("*.sock"))
-        await asyncio.gather(*(self._retire(path) for path in sockets))
+        folders = (self._folders.launchers, self._folders.preloaded_launchers)
+        sockets = [path for folder in folders for path in folder.glob("*.sock")]
+        await asyncio.gather(
+            *(self._retire(path) for path in sockets),
+            *(self._see_off(link) for link in self._leaving),
+        )
         for name, process in self._processes:
             try:
                 await asyncio.to_thread(process.wait, _END_TIMEOUT)
@@ -240,9 +317,16 @@ class Launchers:
                 await asyncio.to_thread(process.wait)
         self._processes.clear()
 
+    async def _see_off(self, link: LauncherLink) -> None:
+        """Wait for the end of one that was sent away already; it may be an earlier daemon's."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(link.wait_closed(), _END_TIMEOUT)
+        if link.open:
+            self.give_up(link)
+
     async def _retire(self, path: Path) -> None:
         link = self._links.get(path.stem)
-        if link is None or not link.open:
+        if link is None or not link.open or link.path != path:
             # One that we had no need to speak to yet, or that came up after we had given up.
             link = LauncherLink.connect(path)
         if link is not None:

@@ -33,14 +33,22 @@ from agor.daemon.pool.spares import Spares
 from agor.daemon.pool.states import WARM, State
 from agor.daemon.pool.take_back import TakenBack, take_back
 from agor.environments.identity import UnixIdentity
-from agor.errors import Disconnected, ExecutorFailed, PoolClosed, PoolExhausted
+from agor.errors import (
+    Disconnected,
+    ExecutorFailed,
+    LauncherLost,
+    PoolClosed,
+    PoolExhausted,
+)
 from agor.execution import ExecutionEnvironment, Host
 from agor.protocol.api import ExecutorInfo
 
 log = structlog.get_logger("agor.pool")
 
-#: Starts that are tried for one claim while whoever does the starting dies.
+#: Executors that are tried for one claim if they die at their start.
 _ATTEMPTS = 3
+#: Seconds to wait before each further attempt if the launcher died, hung or did not come up.
+_LAUNCHER_PAUSES = (0.2, 0.5, 1.0, 2.0, 5.0)
 
 
 class Pool:
@@ -60,7 +68,9 @@ class Pool:
         self._parts = Parts(
             settings, host, records, folders, launchers, probe(settings.runtime), daemon_id
         )
-        self._spares = Spares(settings.spare_executors, launchers, self._make_spare)
+        self._spares = Spares(
+            settings.spare_executors, settings.max_executors, launchers, self._make_spare
+        )
         self._settings = settings
         self._on_end = on_end
         self._seats: dict[str, Seat] = {}
@@ -113,6 +123,7 @@ class Pool:
         """Get the executor of a seat; `release` it when the work is done."""
         identity = identity_for(claim, self._settings)
         failures = 0
+        pauses = iter(_LAUNCHER_PAUSES)
         await self._open.wait()
         while True:
             self._refuse_if_closed()
@@ -122,8 +133,15 @@ class Pool:
             )
             try:
                 pooled = await seat.wait()
+            except LauncherLost as error:
+                pause = next(pauses, None)
+                if pause is None:
+                    raise
+                log.warning("start_delayed", seat=claim.seat, why=error.message)
+                await asyncio.sleep(pause)
+                continue
             except Disconnected as error:
-                # Its launcher died on it, or it did itself; the next one may be luckier.
+                # It died; the next one may be luckier.
                 failures += 1
                 if failures == _ATTEMPTS:
                     raise ExecutorFailed(f"no executor could be started: {error}") from error

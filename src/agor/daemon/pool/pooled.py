@@ -25,15 +25,31 @@ from agor.daemon.pool.states import Happening, State, after
 from agor.daemon.pool.vigil import Vigil
 from agor.environments.identity import UnixIdentity
 from agor.environments.launching import LauncherLink
-from agor.errors import Disconnected, ExecutorFailed, SocketUnusable, TimedOut
+from agor.errors import (
+    Disconnected,
+    ExecutorFailed,
+    LauncherLost,
+    ResourcesExhausted,
+    RpcError,
+    SocketUnusable,
+    TimedOut,
+)
 from agor.execution import ExecutionEnvironment
+from agor.linux import age_of, shortage
+from agor.process_clock import MAX_STRETCH, ProcessClock
 from agor.protocol.launching import SPAWN, Family, SpawnParams
+from agor.protocol.methods import InitializeResult
 from agor.rpc import Limits, Peer, Routes, unix
 
 log = structlog.get_logger("agor.pool")
 
-#: Seconds for the launcher to fork, on a busy machine.
-_SPAWN_TIMEOUT = 10.0
+#: Seconds for the launcher to fork, without those that it waits for a processor.
+_SPAWN_TIMEOUT = 30.0
+#: Seconds for which an executor that never had work waits for a daemon to come back. This daemon
+#: is connected from its start on; the next one would end it, since it belongs to nobody.
+UNUSED_TIMEOUT = 10.0
+#: Seconds at least between two looks at an executor that has not answered.
+_CHECK = 0.05
 #: Seconds in which the last that a dead executor sent must have been read.
 _LAST_WORDS = 0.5
 
@@ -51,6 +67,7 @@ class PooledExecutor:
         self.leases = 0
         self.last_used = time.monotonic()
         self._started_at = time.time()
+        self._began = time.monotonic()
         self.reason: str | None = None
         self._parts = parts
         self.folder = parts.folders.executor(executor_id)
@@ -58,6 +75,7 @@ class PooledExecutor:
             executor_id, parts.host, self._connect, parts.daemon_id
         )
         self._family: Family | None = None
+        self._link: LauncherLink | None = None
         self._cgroup = parts.backend.open(executor_id)
         # Nobody asked for it: it has ended by itself, or was killed.
         self._keeper = KeeperWatch(lambda: self.begin_stop(None))
@@ -78,6 +96,11 @@ class PooledExecutor:
         """When it was started, in seconds since 1970."""
         return self._started_at
 
+    @property
+    def running_for(self) -> float:
+        """Seconds since it was started, whatever happened to the time of day meanwhile."""
+        return time.monotonic() - self._began
+
     def happen(self, happening: Happening) -> None:
         """Move on in its life."""
         self.state = after(self.state, happening)
@@ -94,6 +117,8 @@ class PooledExecutor:
             told = self.ended.result()
             if isinstance(error, asyncio.CancelledError):
                 raise
+            if isinstance(error, OSError) and (exhausted := shortage(error)) is not None:
+                raise exhausted from error
             if isinstance(error, OSError) and not isinstance(error, TimeoutError):
                 raise ExecutorFailed(f"no executor could be started: {error}") from error
             if told.explanation is not None or isinstance(error, TimeoutError | SocketUnusable):
@@ -103,7 +128,8 @@ class PooledExecutor:
 
     async def give_to(self, claim: Claim) -> None:
         """Make a spare somebody's; raises `Disconnected` if it is no good any more."""
-        self.claim, self._started_at, self.last_used = claim, time.time(), time.monotonic()
+        self.claim, self._started_at = claim, time.time()
+        self._began = self.last_used = time.monotonic()
         self.log = self.log.bind(session=claim.session_id)
         work = [asyncio.create_task(self._show_life()), asyncio.create_task(self._record())]
         try:
@@ -121,25 +147,47 @@ class PooledExecutor:
         self.log.info("spare_given")
 
     async def _show_life(self) -> None:
-        if not await self.environment.is_healthy(self._parts.settings.connection_timeout):
+        if not await self.answers(self._parts.settings.connection_timeout):
             if self.state is State.SPARE and self.environment.connected:
                 self.happen(Happening.SILENT)
             raise Disconnected("it was started ahead, and does not answer any more")
 
+    async def answers(self, timeout: float) -> bool:
+        """Tell whether it answers in time, not counting what it waits for a processor."""
+        clock = ProcessClock(None if self._family is None else self._family.executor)
+        while self.environment.connected:
+            left = timeout - clock.elapsed()
+            if left <= 0:
+                return False
+            if await self.environment.is_healthy(max(left, _CHECK)):
+                return True
+        return False
+
     async def adopt(self, family: Family, started_at: float) -> None:
         """Take one back that an earlier daemon started."""
         self._started_at = started_at
+        # By the time of day, which may have been set: it cannot be older than its process.
+        age = min(time.time() - started_at, age_of(family.executor))
+        self._began = time.monotonic() - max(0.0, age)
         self._watch(family)
-        await self._greet()
+        await self.reconnect()
+        self._refuse_the_dead()
         self._go()
 
     def watch_only(self, family: Family) -> None:
         """Know its processes, in order to end it."""
         self._watch(family)
 
-    async def _greet(self) -> None:
-        await self.environment.reconnect(self._parts.settings.connection_timeout)
-        self._refuse_the_dead()
+    async def reconnect(self) -> None:
+        """Connect to one that runs, and greet it; raises `TimeoutError` if it hangs."""
+        assert self._family is not None, "it runs"
+        patience = self._parts.settings.connection_timeout
+        greeting = asyncio.create_task(self.environment.reconnect(patience * MAX_STRETCH))
+        try:
+            await self._wait_for_first_answer(greeting, self._family, patience)
+        finally:
+            greeting.cancel()
+            await asyncio.gather(greeting, return_exceptions=True)
 
     def _refuse_the_dead(self) -> None:
         if self._stopping is not None:
@@ -154,14 +202,15 @@ class PooledExecutor:
     async def _come_up(self) -> None:
         """Have it started and recorded, and greet it meanwhile: its socket listens before it is."""
         parts, settings = self._parts, self._parts.settings
-        link = await parts.launchers.link(self.identity)
+        self._link = link = await parts.launchers.link(self.identity)
         prepared = parts.backend.prepare(self.executor_id, settings.limits, uid=self.identity.uid)
         self._cgroup = prepared.cgroup
         patience = settings.connection_timeout
         with contextlib.ExitStack() as ours:
             ours.callback(prepared.close)
             fds = [*self.folder.create(ours), *prepared.fds]
-            greeting = asyncio.create_task(self.environment.reconnect(_SPAWN_TIMEOUT + patience))
+            bound = (_SPAWN_TIMEOUT + patience) * MAX_STRETCH
+            greeting = asyncio.create_task(self.environment.reconnect(bound))
             try:
                 family = await self._spawn(link, prepared.rlimits, fds)
                 # What is left is the executor's: if it dies now, who connected hears of it.
@@ -169,7 +218,7 @@ class PooledExecutor:
                 self.folder.write_family(family)
                 if not self.is_spare:
                     await self._record()
-                await asyncio.wait_for(greeting, patience)
+                await self._wait_for_first_answer(greeting, family, patience)
             except BaseException:
                 greeting.cancel()
                 await asyncio.gather(greeting, return_exceptions=True)
@@ -185,17 +234,37 @@ class PooledExecutor:
         params = SpawnParams(
             executor_id=self.executor_id,
             orphan_timeout_ms=int(settings.orphan_timeout * 1000),
+            unused_timeout_ms=int(min(settings.orphan_timeout, UNUSED_TIMEOUT) * 1000),
             max_line=settings.max_line,
             outbox_bytes=settings.outbox_bytes,
             rlimits=rlimits,
         )
         try:
             family = await link.call(SPAWN, params, fds, timeout=_SPAWN_TIMEOUT)
-        except TimedOut:
-            self._parts.launchers.give_up(link)
-            raise
+        except TimedOut as error:
+            # Others may be waiting for it: whoever stops this one calls its start off.
+            await self._parts.launchers.give_up_if_silent(link)
+            raise LauncherLost(error.message) from error
+        except RpcError as error:
+            if error.code == ResourcesExhausted.code:
+                raise ResourcesExhausted(error.message, hint=error.hint) from error
+            raise LauncherLost(error.message, hint=error.hint) from error
+        except Disconnected as error:
+            raise LauncherLost(error.message) from error
         self._watch(family)
         return family
+
+    async def _wait_for_first_answer(
+        self, greeting: asyncio.Task[InitializeResult], family: Family, timeout: float
+    ) -> None:
+        """Wait for it as long as it may take, not counting what it waits for a processor."""
+        clock = ProcessClock(family.executor)
+        while not greeting.done():
+            left = timeout - clock.elapsed()
+            if left <= 0:
+                raise TimeoutError(f"it gave no answer in {timeout:g} s")
+            await asyncio.wait((greeting,), timeout=max(left, _CHECK))
+        greeting.result()
 
     async def _record(self) -> None:
         assert self._family is not None, "it was started"
@@ -244,9 +313,14 @@ class PooledExecutor:
 
     async def _stop(self, *, hung: bool) -> Ending:
         ladder = Ladder(
-            self._parts, self.identity, self.environment, self._keeper.gone, self._family,
+            self._parts,
+            self.identity,
+            self.environment,
+            self._keeper.gone,
+            self._family,
+            self._link,
             self._cgroup,
-        )  # fmt: skip
+        )
         try:
             survivors = await ladder.climb(self.reason or "stopped", hung=hung)
         except Exception:

@@ -3,8 +3,11 @@
 A spare is started and greeted, and in its control groups, which is nearly all that a start costs.
 It has no record: a daemon that comes after us does not know it, and ends it.
 
+Their number follows demand: `spare_executors`, or as many as were needed at once lately.
+
 Invariants:
-- each Unix user has at most `spare_executors` of them, and only who has needed an executor has any;
+- only a Unix user who has needed an executor has any, and nobody has more than `MOST`, or than
+  `max_executors`, whichever is less (or than `spare_executors`, if that is more);
 - one that has ended is not given to anybody, and another is started in its place;
 - who has needed none for long has none, and no launcher either, but for the daemon's own user;
 - after `close` there is none.
@@ -14,7 +17,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -26,13 +30,17 @@ from agor.daemon.pool.pooled import PooledExecutor
 from agor.daemon.pool.states import State
 from agor.environments.identity import UnixIdentity, way_to
 from agor.errors import AgorError
-from agor.protocol.forms import Nothing
-from agor.protocol.launching import IMPORT_AHEAD, Process
 
 log = structlog.get_logger("agor.pool")
 
-#: Seconds without a claim before a launcher is asked to import the agents' libraries: that takes
-#: one, in which nobody else can be started.
+#: Spares of one Unix user at most that are kept because as many were needed at once.
+MOST = 16
+#: Claims within so many seconds are taken to have come at once.
+_AT_ONCE = 1.0
+#: Seconds for which as many are kept as came at once.
+_REMEMBERED = 600.0
+#: Seconds without a claim before a launcher with the agents' libraries is started: importing them
+#: takes a second of a processor.
 _QUIET = 3.0
 #: Seconds before another is started: whoever just got one needs the processors first.
 _PAUSE = 0.1
@@ -44,8 +52,6 @@ _RETRIES = (1.0, 5.0, 30.0)
 _LONGEST_BACK_OFF = 60.0
 #: Seconds after which somebody who needs none any more is taken to be away.
 _AWAY = 1800.0
-#: Seconds for a launcher to import them, on a busy machine.
-_IMPORT_TIMEOUT = 120.0
 
 
 @dataclass
@@ -57,8 +63,12 @@ class _Reserve:
     filling: asyncio.Task[None] | None = None
     #: Since when there is no more to it than waiting for quiet; none if there is.
     resting_since: float | None = None
-    #: The launcher that has imported the agents' libraries.
-    imported: Process | None = None
+    #: When those came who came last.
+    claims: deque[float] = field(default_factory=lambda: deque(maxlen=MOST))
+    #: As many came at once lately.
+    demand: int = 0
+    #: Forgets that.
+    forgetting: asyncio.TimerHandle | None = None
     #: Seconds to wait because spares died while they waited.
     back_off: float = 0.0
     #: Ends it all if nobody comes.
@@ -69,9 +79,14 @@ class Spares:
     """The spares of all Unix users."""
 
     def __init__(
-        self, wanted: int, launchers: Launchers, make: Callable[[UnixIdentity], PooledExecutor]
+        self,
+        least: int,
+        most: int,
+        launchers: Launchers,
+        make: Callable[[UnixIdentity], PooledExecutor],
     ) -> None:
-        self._wanted = wanted
+        self._least = least
+        self._most = min(most, MOST)
         self._launchers = launchers
         self._make = make
         #: By name and number: either may come to mean somebody else.
@@ -88,6 +103,7 @@ class Spares:
         if found is not None:
             reserve.ready.remove(found)
             reserve.back_off = 0.0
+        self._note_demand(reserve)
         self._fill_later(reserve)
         self._leave_later(reserve)
         return found
@@ -101,9 +117,33 @@ class Spares:
         """End them all: nobody will need them any more."""
         self._closed = True
         for reserve in self._reserves.values():
-            if reserve.leaving is not None:
-                reserve.leaving.cancel()
+            for timer in (reserve.leaving, reserve.forgetting):
+                if timer is not None:
+                    timer.cancel()
         await asyncio.gather(*self._ends, *map(_empty, self._reserves.values()))
+
+    # ── demand ───────────────────────────────────────────────────────────────────────────────
+
+    def _note_demand(self, reserve: _Reserve) -> None:
+        """Keep as many from now on as have come at once, for a while."""
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        reserve.claims.append(now)
+        at_once = sum(now - each <= _AT_ONCE for each in reserve.claims)
+        if at_once < max(2, reserve.demand):
+            return
+        reserve.demand = at_once
+        if reserve.forgetting is not None:
+            reserve.forgetting.cancel()
+        reserve.forgetting = loop.call_later(_REMEMBERED, self._forget_demand, reserve)
+
+    def _forget_demand(self, reserve: _Reserve) -> None:
+        reserve.demand, reserve.forgetting = 0, None
+        surplus, reserve.ready = reserve.ready[self._least :], reserve.ready[: self._least]
+        self._keep(_stop(surplus))
+
+    def _wanted(self, reserve: _Reserve) -> int:
+        return max(self._least, min(reserve.demand, self._most)) if self._least else 0
 
     # ── filling ──────────────────────────────────────────────────────────────────────────────
 
@@ -122,9 +162,7 @@ class Spares:
         reserve.filling = asyncio.create_task(self._fill(reserve, pause))
 
     def _pause(self, reserve: _Reserve) -> float:
-        imported = reserve.imported
-        ready = imported is not None and imported == self._launchers.process_of(reserve.identity)
-        return _PAUSE if ready else _QUIET
+        return _PAUSE if self._launchers.preloaded(reserve.identity) else _QUIET
 
     async def _fill(self, reserve: _Reserve, pause: float) -> None:
         await asyncio.sleep(pause)
@@ -146,9 +184,8 @@ class Spares:
     async def _get_ahead(self, reserve: _Reserve) -> None:
         """Have the launcher ready, and as many spares as are wanted."""
         identity = reserve.identity
-        await self._launchers.ask(identity, IMPORT_AHEAD, Nothing(), timeout=_IMPORT_TIMEOUT)
-        reserve.imported = self._launchers.process_of(identity)
-        while len(reserve.ready) < self._wanted:
+        await self._launchers.preload(identity)
+        while len(reserve.ready) < self._wanted(reserve):
             await asyncio.sleep(reserve.back_off)
             spare = self._make(identity)
             await spare.start()
@@ -181,7 +218,12 @@ class Spares:
             await _empty(reserve)
             await self._launchers.send_away(identity)
 
-        ending = asyncio.create_task(end())
+        if reserve.forgetting is not None:
+            reserve.forgetting.cancel()
+        self._keep(end())
+
+    def _keep(self, work: Coroutine[object, object, None]) -> None:
+        ending = asyncio.create_task(work)
         self._ends.add(ending)
         ending.add_done_callback(self._ends.discard)
 
@@ -193,6 +235,10 @@ async def _empty(reserve: _Reserve) -> None:
         await asyncio.gather(reserve.filling, return_exceptions=True)
     # Nobody is to be started in their place.
     spares, reserve.ready = reserve.ready, []
+    await _stop(spares)
+
+
+async def _stop(spares: list[PooledExecutor]) -> None:
     await asyncio.gather(*(spare.stop("it was not needed") for spare in spares))
 
 

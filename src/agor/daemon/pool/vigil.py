@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING
 
@@ -63,7 +62,7 @@ class Vigil:
             if executor.state not in UP or self._keeper_gone.is_set():
                 return
             try:
-                await environment.reconnect(self._settings.connection_timeout)
+                await executor.reconnect()
                 executor.log.info("reconnected", why=ended.message)
                 # One that hangs up again and again must not keep us busy.
                 await asyncio.sleep(_RECONNECT_PAUSE)
@@ -81,7 +80,7 @@ class Vigil:
             await asyncio.sleep(self._settings.ping_interval)
             if executor.state not in UP or not environment.connected:
                 continue
-            if await environment.is_healthy(patience):
+            if await executor.answers(patience):
                 continue
             if executor.state in UP and environment.connected:
                 executor.happen(Happening.SILENT)
@@ -89,5 +88,5 @@ class Vigil:
                 executor.begin_stop(f"it did not answer for {patience:g} s")
 
     async def _end_after(self, wall_time: float) -> None:
-        await asyncio.sleep(max(0.0, self._executor.started_at + wall_time - time.time()))
+        await asyncio.sleep(max(0.0, wall_time - self._executor.running_for))
         self._executor.begin_stop(f"it ran for {wall_time:g} s (execution.limits.wall_time)")

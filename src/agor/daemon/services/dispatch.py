@@ -36,6 +36,7 @@ from agor.errors import (
     Forbidden,
     PoolClosed,
     PoolExhausted,
+    ResourcesExhausted,
     StoreUnavailable,
 )
 from agor.execution import ExecutionEnvironment
@@ -185,8 +186,10 @@ class Dispatcher:
             run.acquiring = asyncio.create_task(self._ready(live, claim))
             try:
                 return await run.acquiring
-            except (PoolExhausted, StoreUnavailable):
+            except (PoolExhausted, ResourcesExhausted, StoreUnavailable) as error:
                 # Whoever sends a prompt is told so; this one was taken, and will be run.
+                if isinstance(error, ResourcesExhausted):
+                    log.warning("task_delayed", task=run.task_id, why=error.message)
                 await _first(asyncio.sleep(_PAUSE), run.ended)
             except asyncio.CancelledError:
                 if not run.ended.done():

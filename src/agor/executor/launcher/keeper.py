@@ -20,16 +20,19 @@ from typing import NoReturn
 
 import msgspec
 
+from agor.agents.scratch import remove_abandoned
 from agor.executor.launcher.child import run_plan
 from agor.executor.launcher.descriptors import keep_only
 from agor.executor.launcher.plan import Plan, make_executor
 from agor.executor.launcher.rehearsal import rehearse_plan
 from agor.linux import become_subreaper, children, kill_family
-from agor.protocol.launching import MAX_PACKET, ExitReport
+from agor.protocol.launching import MAX_PACKET, ExitReport, Process
 
 #: Bytes that a log may have; then its older half is dropped.
 LOG_BYTES = 256 * 1024
 _CHUNK = 64 * 1024
+#: The longest report of a birth: a pid, or an error's number below zero.
+BIRTH_BYTES = 20
 #: Seconds to end what the executor left behind.
 _SWEEP = 5.0
 #: Changed by the launcher; an executor begins with none of its handlers.
@@ -85,6 +88,7 @@ class _Keeper:
         self._launcher.close()
         self._watch()
         left_behind = self._sweep()
+        remove_abandoned()
         while self._copy_errors():
             pass
         self._tell_end(left_behind)
@@ -94,16 +98,23 @@ class _Keeper:
         listener, self._log, self._report, *groups = fds
         plan = Plan(packet, listener, groups, self._ahead)
         plan.put_mark()
-        self._executor = os.fork()
+        try:
+            self._executor = os.fork()
+        except OSError as error:
+            self._report_birth(-(error.errno or errno.EAGAIN))
+            os._exit(1)
         if self._executor == 0:
             run_plan(plan, self._errors_writer)
-        self._tell_birth()
+        self._report_birth(self._executor)
+        self._prepare_watch()
         plan.close()
 
-    def _tell_birth(self) -> None:
+    def _report_birth(self, number: int) -> None:
         # Without a launcher it is looked after all the same.
         with contextlib.suppress(OSError):
-            self._launcher.sendall(b"%d" % self._executor)
+            self._launcher.sendall(b"%d" % number)
+
+    def _prepare_watch(self) -> None:
         os.close(self._errors_writer)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.signal(signal.SIGTERM, self._pass_on)
@@ -156,16 +167,18 @@ class _Keeper:
 
     def _sweep(self) -> int:
         """End what the executor left behind: all of it has come back to us."""
-        killed, deadline = 0, time.monotonic() + _SWEEP
+        # A set: on a busy machine it takes a while to die, and who has not yet is killed again.
+        killed: set[Process] = set()
+        deadline = time.monotonic() + _SWEEP
         while left := children(os.getpid()):
-            killed += kill_family(left)
+            killed |= kill_family(left)
             if time.monotonic() > deadline:
                 break
             select.select([self._wake], [], [], 0.05)
             self._reap()
         # Who died since is no more of those that live, and is to be gone when the end is told.
         self._reap()
-        return killed
+        return len(killed)
 
     def _tell_end(self, left_behind: int) -> None:
         if self._report < 0:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import gc
 import os
 import pwd
 import select
 import signal
 import socket
+import stat
 import time
 
 import structlog
@@ -21,26 +23,25 @@ import structlog
 import agor
 from agor import logs
 from agor.agents.registry import describe_agents, import_ahead
+from agor.agents.scratch import remove_abandoned
 from agor.catalogue import AGENTS_FOLDER
 from agor.errors import AgorError
-from agor.executor.launcher.control import Connection, Handlers, answer
-from agor.executor.launcher.offspring import Offspring
+from agor.executor.launcher.control import LATER, Connection, Handlers, Request, serve
+from agor.executor.launcher.offspring import Offspring, Outcome
 from agor.executor.launcher.rehearsal import TASK, rehearse
-from agor.linux import become_subreaper, process_of
+from agor.linux import become_subreaper, process_of, run_out
 from agor.protocol.forms import Nothing
 from agor.protocol.launching import (
+    CALL_OFF,
     COUNT_FAMILY,
-    FIND_FAMILY,
     HELLO,
-    IMPORT_AHEAD,
     RETIRE,
     SIGNAL_FAMILY,
     SPAWN,
     SPAWN_DESCRIPTORS,
+    CallOffParams,
     Counted,
     Family,
-    FindParams,
-    Found,
     HelloResult,
     SignalParams,
     SpawnParams,
@@ -56,8 +57,12 @@ _MAX_CONNECTIONS = 8
 _QUIET = 20.0
 #: Seconds before it is tried again if it cannot be forked.
 _RETRY_PAUSE = 1.0
+#: Seconds before another connection is taken after one could not be.
+_ACCEPT_PAUSE = 0.01
 #: Lives of executors that are rehearsed before the first is forked.
 _REHEARSALS = 10
+#: Seconds between two looks at the daemon's folder while no daemon is connected.
+_LOOK = 2.0
 
 
 #: What executors may know of our environment; sudo adds who called it, and how.
@@ -66,8 +71,13 @@ _ALLOWED = frozenset(
 )
 
 
-def launch(orphan_timeout: float) -> int:
-    """Run until the daemon sends us away, or none has been there for long enough."""
+def launch(orphan_timeout: float, *, preload: bool) -> int:
+    """Run until the daemon sends us away, or none has been there for long enough.
+
+    With `preload`, the agents' libraries are imported before the first request is answered. That
+    takes a second of a processor, so the daemon starts one launcher without, for those who wait,
+    and has this one take its place when it is ready.
+    """
     try:
         listener = inherit(0)
     except AgorError as error:
@@ -76,12 +86,34 @@ def launch(orphan_timeout: float) -> int:
     become_subreaper()
     _be_at_home()
     logs.configure("info", "json")
+    remove_abandoned()
+    # Also if an import fails: another launcher would have no more luck with it.
+    launcher = Launcher(listener, orphan_timeout, preloaded=preload)
+    if preload:
+        _preload()
+        if launcher.is_abandoned():
+            log.info("launcher_abandoned")
+            return 0
     warm_up()
-    launcher = Launcher(listener, orphan_timeout)
-    log.info("launcher_ready", pid=os.getpid(), user=launcher.user, uid=os.getuid())
+    log.info(
+        "launcher_ready",
+        pid=os.getpid(),
+        user=launcher.user,
+        uid=os.getuid(),
+        preloaded=preload,
+    )
     launcher.run()
     log.info("launcher_ended")
     return 0
+
+
+def _preload() -> None:
+    """Import the agents' libraries, so that no executor has to."""
+    try:
+        import_ahead()
+    except Exception:
+        # An agent that needs it tries again, and reports what is wrong.
+        log.exception("not_preloaded")
 
 
 def warm_up() -> None:
@@ -111,59 +143,101 @@ def _be_at_home() -> None:
 class Launcher:
     """What the daemon may ask of a launcher."""
 
-    def __init__(self, listener: socket.socket, orphan_timeout: float) -> None:
+    def __init__(self, listener: socket.socket, orphan_timeout: float, *, preloaded: bool) -> None:
         self.user = pwd.getpwuid(os.getuid()).pw_name
         listener.setblocking(False)
         self._listener = listener
         self._allowed = {0, peer_uid(listener)}
         self._orphan_timeout = orphan_timeout
+        self._preloaded = preloaded
         self._connections: dict[int, Connection] = {}
         self._offspring = Offspring()
         self._handlers: Handlers = {
             HELLO.name: (ParamsReader(Nothing), self._hello),
-            IMPORT_AHEAD.name: (ParamsReader(Nothing), self._import_ahead),
             SPAWN.name: (ParamsReader(SpawnParams), self._spawn),
-            FIND_FAMILY.name: (ParamsReader(FindParams), self._find),
+            CALL_OFF.name: (ParamsReader(CallOffParams), self._call_off),
             SIGNAL_FAMILY.name: (ParamsReader(SignalParams), self._signal),
             COUNT_FAMILY.name: (ParamsReader(Family), self._count),
             RETIRE.name: (ParamsReader(Nothing), self._retire),
         }
         self._retiring = False
-        self._imported_ahead = False
         self._no_fork_before = 0.0
         self._alone_since = time.monotonic()
         self._wake, wake = socket.socketpair()
         for end in (self._wake, wake):
             end.setblocking(False)
         self._wake_writer = wake
-        signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.signal(signal.SIGTERM, self._retire_on_signal)
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        signal.set_wakeup_fd(wake.fileno())
+        self._poll = select.poll()
+
+    def is_abandoned(self) -> bool:
+        """Tell whether a daemon has connected by now, and every one that did has hung up.
+
+        Imports take long on a busy machine, and the daemon may have been killed meanwhile.
+        """
+        while (sock := self._take_connection()) is not None:
+            self._add(sock)
+        connected = list(self._connections.items())
+        for fd, connection in connected:
+            if connection.is_hung_up():
+                self._drop(fd)
+        return bool(connected) and not self._connections
 
     def run(self) -> None:
         """Serve until it is time to go."""
-        poll = select.poll()
-        poll.register(self._listener.fileno(), select.POLLIN)
-        poll.register(self._wake.fileno(), select.POLLIN)
+        # Not before: the event loop of a rehearsal takes the signals, and lets go of them.
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGTERM, self._retire_on_signal)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.set_wakeup_fd(self._wake_writer.fileno())
+        self._poll.register(self._listener.fileno(), select.POLLIN)
+        self._poll.register(self._wake.fileno(), select.POLLIN)
         while not self._done():
-            ready = poll.poll(self._patience())
+            ready = self._poll.poll(self._patience())
             if not ready and self._offspring.wants_keeper and not self._retiring:
                 # Not while there is something else to do: whoever was just started needs the time.
                 self._get_ahead()
             for fd, events in ready:
-                if fd == self._listener.fileno():
-                    self._accept(poll)
-                elif fd == self._wake.fileno():
-                    with contextlib.suppress(BlockingIOError):
-                        self._wake.recv(4096)
-                    self._offspring.reap()
-                # Who has hung up wants nothing any more: least of all an executor.
-                elif events & select.POLLHUP or not self._serve(self._connections[fd]):
-                    poll.unregister(fd)
-                    self._connections.pop(fd).close()
-                    self._alone_since = time.monotonic()
+                self._attend(fd, events)
+            if not self._connections:
+                self._give_up_if_unreachable()
         self._offspring.dismiss_keeper()
+
+    def _attend(self, fd: int, events: int) -> None:
+        if fd == self._wake.fileno():
+            with contextlib.suppress(BlockingIOError):
+                self._wake.recv(4096)
+            self._offspring.reap()
+        elif fd in self._offspring.lines:
+            self._poll.unregister(fd)
+            self._offspring.hear(fd)
+            self._watch_starts()
+        elif fd in self._connections:
+            # A daemon that has hung up wants nothing any more: least of all an executor.
+            if events & select.POLLHUP or not self._serve(self._connections[fd]):
+                self._drop(fd)
+        elif fd == self._listener.fileno():
+            self._accept()
+        else:
+            # A start that was called off: its line is closed already.
+            with contextlib.suppress(KeyError):
+                self._poll.unregister(fd)
+
+    def _watch_starts(self) -> None:
+        """Have the loop wake up for what keepers report."""
+        for line in self._offspring.lines:
+            self._poll.register(line, select.POLLIN)
+
+    def _give_up_if_unreachable(self) -> None:
+        """End everything if the daemon's folder was removed: nobody can ever come back.
+
+        Our log is in that folder. Without a name it is gone, and so is our socket.
+        """
+        found = os.fstat(2)
+        if stat.S_ISREG(found.st_mode) and found.st_nlink == 0:
+            families = list(self._offspring.families.values())
+            count = sum(self._offspring.signal(each, signal.SIGKILL) for each in families)
+            log.warning("unreachable", processes=count)
+            self._begin_retirement()
 
     def _get_ahead(self) -> None:
         """Do what makes the next start fast."""
@@ -183,10 +257,13 @@ class Launcher:
             socket.send_fds(far, [b"%b%b}" % (SPAWN.opening(0), TASK)], fds)
             connection = Connection(near)
             self._serve(connection)
+            for line in self._offspring.lines:
+                self._poll.unregister(line)
+                self._offspring.hear(line)
             connection.close()
 
     def _done(self) -> bool:
-        if self._offspring.families:
+        if self._offspring.busy:
             return False
         if self._retiring:
             return True
@@ -197,37 +274,62 @@ class Launcher:
         """Milliseconds after which to look again whether anybody needs us."""
         if self._offspring.wants_keeper and not self._retiring:
             return max(_QUIET, (self._no_fork_before - time.monotonic()) * 1000)
-        if self._connections or self._offspring.families:
+        if self._connections:
             return None
+        if self._offspring.busy:
+            return _LOOK * 1000
         lonely = time.monotonic() - self._alone_since
-        return max(1.0, (self._orphan_timeout - lonely) * 1000)
+        return max(1.0, min(self._orphan_timeout - lonely, _LOOK) * 1000)
 
     def _retire_on_signal(self, number: int, _: object) -> None:
         log.info("retiring", signal=signal.Signals(number).name)
-        self._retiring = True
+        self._begin_retirement()
+
+    def _begin_retirement(self) -> None:
+        """Take no new daemon, and end when everything that was started has ended."""
+        if not self._retiring:
+            self._retiring = True
+            self._poll.unregister(self._listener.fileno())
+            self._listener.close()
 
     # ── the daemon ───────────────────────────────────────────────────────────────────────────
 
-    def _accept(self, poll: select.poll) -> None:
-        with contextlib.suppress(OSError):
-            sock, _ = self._listener.accept()
-            if peer_uid(sock) not in self._allowed or len(self._connections) >= _MAX_CONNECTIONS:
-                log.warning("connection_refused", uid=peer_uid(sock))
-                sock.close()
-                return
-            self._connections[sock.fileno()] = Connection(sock)
-            poll.register(sock.fileno(), select.POLLIN)
+    def _accept(self) -> None:
+        sock = self._take_connection()
+        if sock is None:
+            # Without room for another descriptor it stays ready: do not ask for it all the time.
+            time.sleep(_ACCEPT_PAUSE)
+        else:
+            self._add(sock)
+
+    def _take_connection(self) -> socket.socket | None:
+        try:
+            return self._listener.accept()[0]
+        except OSError:
+            return None
+
+    def _add(self, sock: socket.socket) -> None:
+        if peer_uid(sock) not in self._allowed or len(self._connections) >= _MAX_CONNECTIONS:
+            log.warning("connection_refused", uid=peer_uid(sock))
+            sock.close()
+            return
+        self._connections[sock.fileno()] = Connection(sock)
+        self._poll.register(sock.fileno(), select.POLLIN)
+
+    def _drop(self, fd: int) -> None:
+        self._poll.unregister(fd)
+        self._connections.pop(fd).close()
+        self._alone_since = time.monotonic()
 
     def _serve(self, connection: Connection) -> bool:
         """Do what one packet asks. False if the daemon hung up."""
         request = connection.receive()
         if request is None:
             return False
-        with request:
-            answer(connection, request, self._handlers)
+        serve(request, self._handlers)
         return True
 
-    def _hello(self, _: Nothing, __: list[int]) -> HelloResult:
+    def _hello(self, _: Nothing, __: Request) -> HelloResult:
         own = process_of(os.getpid())
         assert own is not None
         return HelloResult(
@@ -236,36 +338,31 @@ class Launcher:
             user=self.user,
             uid=os.getuid(),
             process=own,
+            preloaded=self._preloaded,
         )
 
-    def _import_ahead(self, _: Nothing, __: list[int]) -> Nothing:
-        """Import the agents' libraries, once. The keeper that waits has none of it, and goes."""
-        if not self._imported_ahead:
-            self._imported_ahead = True
-            began = time.monotonic()
-            try:
-                import_ahead()
-            except Exception:
-                # Who needs it tries again, and says what is wrong.
-                log.exception("not_imported_ahead")
-            gc.collect()
-            gc.freeze()
-            self._offspring.dismiss_keeper()
-            log.info("imported_ahead", seconds=round(time.monotonic() - began, 3))
-        return Nothing()
+    def _spawn(self, params: SpawnParams, request: Request) -> object:
+        def report(outcome: Outcome) -> None:
+            if isinstance(outcome, Family):
+                request.respond(outcome)
+            else:
+                request.refuse(outcome)
 
-    def _find(self, params: FindParams, _: list[int]) -> Found:
-        return Found(family=self._offspring.families.get(params.executor_id))
+        if request.truncated:
+            raise run_out(errno.EMFILE)
+        self._offspring.start(params, request.take_descriptors(), report)
+        self._watch_starts()
+        return LATER
 
-    def _spawn(self, params: SpawnParams, fds: list[int]) -> Family:
-        return self._offspring.start(params, fds)
+    def _call_off(self, params: CallOffParams, _: Request) -> Counted:
+        return Counted(count=self._offspring.call_off(params.executor_id))
 
-    def _signal(self, params: SignalParams, _: list[int]) -> Counted:
+    def _signal(self, params: SignalParams, _: Request) -> Counted:
         return Counted(count=self._offspring.signal(params.family, params.signal))
 
-    def _count(self, family: Family, _: list[int]) -> Counted:
-        return Counted(count=len(self._offspring.alive(family)))
+    def _count(self, family: Family, _: Request) -> Counted:
+        return Counted(count=self._offspring.count(family))
 
-    def _retire(self, _: Nothing, __: list[int]) -> Nothing:
-        self._retiring = True
+    def _retire(self, _: Nothing, __: Request) -> Nothing:
+        self._begin_retirement()
         return Nothing()

@@ -38,6 +38,7 @@ class Plan:
             max_line=task.max_line,
             outbox_bytes=task.outbox_bytes,
             orphan_timeout=task.orphan_timeout_ms / 1000,
+            unused_timeout=task.unused_timeout_ms / 1000,
         )
         self._executor = ahead if ahead.take_on(options) else make_executor(options)
 

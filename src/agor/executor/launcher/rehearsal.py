@@ -28,7 +28,13 @@ from agor.rpc import Routes, unix
 #: The task of a rehearsal; nobody is ever called like that.
 NAME = "rehearsal"
 TASK = msgspec.json.encode(
-    SpawnParams(executor_id=NAME, orphan_timeout_ms=60_000, max_line=1 << 24, outbox_bytes=1 << 24)
+    SpawnParams(
+        executor_id=NAME,
+        orphan_timeout_ms=60_000,
+        unused_timeout_ms=60_000,
+        max_line=1 << 24,
+        outbox_bytes=1 << 24,
+    )
 )
 
 
