@@ -103,7 +103,12 @@ def ending(step: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def prompt(params: dict[str, Any]) -> dict[str, Any]:
-    for step in json.loads(params["prompt"][0]["text"]):
+    text = params["prompt"][0]["text"]
+    # Any other prompt is echoed.
+    if not text.startswith("["):
+        say(params["sessionId"], text)
+        return {"result": {"stopReason": "end_turn"}}
+    for step in json.loads(text):
         play(params["sessionId"], step)
         if (answer := ending(step)) is not None:
             return answer

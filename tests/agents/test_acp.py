@@ -7,6 +7,7 @@ import json
 import os
 import sys
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,14 @@ from agor.errors import AgentFailed, InvalidParams
 from agor.protocol.api import Message
 from agor.protocol.events import TaskResult
 from agor.protocol.methods import RequestPermissionResult
-from tests.agents.site import folded
+from tests.agents.needed import need_agent
+from tests.agents.site import folded, site_of
+from tests.agents.subjects.acp import ACP
 from tests.integration.daemon_side import Daemon, daemon
 from tests.integration.executor_process import start_warm
 
+#: Claude's adapter as it is for everybody but root: with a mode that asks about nothing.
+UNPRIVILEGED = replace(ACP, agentic_tool=ACP.agentic_tool.replace("acp:", "acp:IS_SANDBOX=1 "))
 ODD = Path(__file__).with_name("odd_acp_agent.py")
 WRITE = {
     "toolCallId": "c1",
@@ -282,3 +287,13 @@ async def test_a_file_is_written_for_the_agent_only_after_a_yes_to_it(odd: Odd):
 async def test_what_was_not_offered_is_refused(odd: Odd, method: str):
     await odd.prompt({"call": method, "params": {"path": "/etc/passwd", "command": "id"}})
     assert odd.text() == "refused"
+
+
+async def test_an_adapter_that_may_bypass_permissions_changes_nothing_while_it_plans():
+    need_agent(UNPRIVILEGED.agentic_tool)
+    async with site_of(UNPRIVILEGED) as site, site.connected() as trial:
+        trial.answer(approved=True)
+        path = site.workspace / "planned.txt"
+        script = [UNPRIVILEGED.write(path, "a\n")], [{"text": "That is the plan."}]
+        await trial.prompt("plan it", *script, permission_mode="plan")
+        assert not path.exists()

@@ -83,7 +83,7 @@ async def test_the_settings_of_the_person_stay_as_they_are(site: Site):
     async with site.connected() as trial:
         assert (await trial.prompt("hello", [{"text": "hello"}])).status == "completed"
     assert own.read_bytes() == before
-    assert list((site.folder / "tmp").glob("agor-gemini-*")) == []
+    assert list((site.home / ".cache" / "agor" / "scratch").iterdir()) == []
 
 
 async def test_input_and_result_are_told_of_tools_that_nobody_is_asked_about(site: Site):

@@ -19,6 +19,11 @@ from contextlib import asynccontextmanager
 from agor.errors import AgentFailed
 
 _CHUNK = 64 * 1024
+#: Bytes of one read from which on a process is taken to print a lot; then the seconds to wait for
+#: more, and the bytes that are given together.
+_BURST = 4096
+_LINGER = 0.02
+_MOST_AT_ONCE = 256 * 1024 - _CHUNK
 _TERM_GRACE = 2.0
 
 #: Those that have not ended, for an end that cannot wait.
@@ -105,7 +110,7 @@ class Child(Group):
         """
         # Incremental: a character may be split over two reads.
         decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
-        while data := await self._read():
+        while data := await self._read_burst():
             if text := decoder.decode(data):
                 yield text
         if rest := decoder.decode(b"", final=True):
@@ -115,6 +120,19 @@ class Child(Group):
         """End it and its process group, and let go of its output."""
         await super().stop()
         self._stdout.close()
+
+    async def _read_burst(self) -> bytes:
+        """Read what is there; if that is much, wait a moment for what follows it."""
+        data = await self._read()
+        if len(data) < _BURST:
+            return data
+        pieces, size = [data], len(data)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_LINGER):
+                while size < _MOST_AT_ONCE and (data := await self._read()):
+                    pieces.append(data)
+                    size += len(data)
+        return b"".join(pieces)
 
     async def _read(self) -> bytes:
         fd = self._stdout.fileno()

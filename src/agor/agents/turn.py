@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
+
+import msgspec
 
 from agor.agents.mcp import resolve
 from agor.protocol.events import (
@@ -26,9 +28,15 @@ from agor.protocol.methods import (
 )
 
 #: Characters of one delta at most. A longer text is told in several, so no event nears the cap.
-MAX_DELTA = 64 * 1024
+MAX_DELTA = 256 * 1024
+#: Characters that never have too many bytes, and the bytes that a delta of more may have as JSON.
+#: Many clients take no WebSocket message over 1 MiB.
+_ALWAYS_FITS = 64 * 1024
+_MAX_BYTES = 512 * 1024
 #: Characters kept back without streaming; more are told, so that memory does not grow with them.
 _MAX_KEPT = 1024 * 1024
+
+_encode = msgspec.json.Encoder().encode
 
 Tell = Callable[[Event], Awaitable[None]]
 Ask = Callable[[str, dict[str, Any], str | None], Awaitable[RequestPermissionResult]]
@@ -107,6 +115,7 @@ class Block:
         self._turn = turn
         self._stream = turn.params.stream
         self._max_delta = turn.max_delta
+        self._at_once = min(turn.max_delta, _ALWAYS_FITS)
         self.block_id = block_id
         self._deltas = 0
         self._length = 0
@@ -115,7 +124,7 @@ class Block:
 
     def add(self, text: str) -> Awaitable[None]:
         """Tell the next piece of the text; without streaming it is kept, within bounds."""
-        if self._stream and 0 < len(text) <= self._max_delta:
+        if self._stream and 0 < len(text) <= self._at_once:
             # Nearly every event there is comes along here: no step more than it needs.
             delta = BlockDelta(self.block_id, self._deltas, text)
             self._deltas += 1
@@ -151,7 +160,17 @@ class Block:
     async def _tell(self, text: str) -> None:
         size = self._max_delta
         for start in range(0, len(text), size):
-            piece = text[start : start + size]
-            await self._turn.tell(BlockDelta(self.block_id, self._deltas, piece))
-            self._deltas += 1
-            self._length += len(piece)
+            for piece in _fitting(text[start : start + size]):
+                await self._turn.tell(BlockDelta(self.block_id, self._deltas, piece))
+                self._deltas += 1
+                self._length += len(piece)
+
+
+def _fitting(text: str) -> Iterator[str]:
+    """Cut a text in halves until each piece has few enough bytes as JSON."""
+    if len(text) <= _ALWAYS_FITS or len(_encode(text)) <= _MAX_BYTES:
+        yield text
+    else:
+        middle = len(text) // 2
+        yield from _fitting(text[:middle])
+        yield from _fitting(text[middle:])

@@ -20,9 +20,11 @@ from agor.protocol.events import Event, Log
 from agor.protocol.methods import RequestPermissionResult
 from tests.integration.daemon_side import prompt_params
 
-#: Says the lines that it is asked to say, answers what it is asked, and tells what it was answered.
+#: Says the lines that it is asked to say, answers what it is asked, and tells what it was answered:
+#: at once, or when it is asked to be quiet, after the next request.
 _SERVER = """
 import json, sys
+quiet, held = False, []
 for line in sys.stdin:
     heard = json.loads(line)
     params = heard.get("params") or {}
@@ -31,11 +33,17 @@ for line in sys.stdin:
     if heard.get("method") == "die":
         sys.exit("there is no room left")
     if "method" not in heard:
-        print(json.dumps({"method": "heard", "params": heard}), flush=True)
+        held.append(json.dumps({"method": "heard", "params": heard}))
+    else:
+        quiet = params.get("quiet", False)
+    if "method" not in heard:
+        pass
     elif heard["method"] == "fail":
         print(json.dumps({"id": heard["id"], "error": {"code": 1, "message": "no"}}), flush=True)
     elif "id" in heard and heard["method"] != "silence":
         print(json.dumps({"id": heard["id"], "result": {"did": heard["method"]}}), flush=True)
+    while held and not quiet:
+        print(held.pop(0), flush=True)
 """
 REQUEST = json.dumps({"id": "r1", "method": "something/new", "params": {"threadId": "t"}})
 
@@ -88,7 +96,7 @@ async def test_a_line_that_is_no_json_ends_the_server():
 
 async def test_what_is_asked_while_nobody_listens_is_refused():
     async with started() as server:
-        await server.call("any", {"say": [REQUEST]})
+        await server.call("any", {"say": [REQUEST], "quiet": True})
         messages = server.listen()
         await server.call("more", {})
         heard = await messages.get()

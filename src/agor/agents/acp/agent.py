@@ -150,7 +150,7 @@ class AcpAgent(Agent):
     async def _choose(self, session: Session, turn: Turn) -> None:
         mode, model = turn.params.permission_mode, self.wanted_model(turn)
         if not await session.options.choose_mode(self.modes[mode], session.ask) and mode == "plan":
-            words = "it has no plan mode that we know; whatever it wants to change is denied"
+            words = "it has no mode that agor knows; what it asks to change is denied"
             await turn.tell(Log("warning", f"{session.launch.name}: {words}"))
         if model is not None:
             try:

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from typing import ClassVar
 
 import msgspec
 from msgspec import Struct
@@ -22,9 +23,10 @@ from agor.agents.acp.blocks import Naming
 from agor.agents.acp.launch import Launch
 from agor.agents.acp.replay import Replay
 from agor.agents.environment import find_program
+from agor.agents.modes import ACP_WORDS
 from agor.agents.turn import Turn
 from agor.errors import AgentMissing, InvalidParams
-from agor.protocol.methods import AgentInfo, GetApiKeyResult
+from agor.protocol.methods import AgentInfo, GetApiKeyResult, PermissionMode
 
 PREFIX = "acp:"
 _ASSIGNMENT = re.compile(r"^(?P<name>[A-Za-z_][A-Za-z0-9_]*)=(?P<value>.*)$", re.DOTALL)
@@ -98,8 +100,16 @@ def parse(name: str) -> Command:
 
 
 class CommandAgent(AcpAgent):
-    """Any agent that speaks ACP; each command has a subclass of its own."""
+    """Any agent that speaks ACP; each command has a subclass of its own.
 
+    In `plan` it gets the mode in which it asks, never a plan mode of its own: claude-agent-acp,
+    unless it runs as root, writes files unasked in that. What it then asks to change is refused.
+    """
+
+    modes: ClassVar[Mapping[PermissionMode, Sequence[str]]] = {
+        **ACP_WORDS,
+        "plan": ACP_WORDS["default"],
+    }
     command: Command
 
     @classmethod

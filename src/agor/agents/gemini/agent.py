@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -27,6 +26,7 @@ from agor.agents.gemini.records import (
 )
 from agor.agents.gemini.retries import MOST_ATTEMPTS, Attempt, RetryLog
 from agor.agents.gemini.retries import VARIABLE as LOG_VARIABLE
+from agor.agents.scratch import ScratchFolder
 from agor.agents.turn import Turn
 from agor.protocol.events import Log, TokenUsage
 from agor.protocol.methods import AgentInfo
@@ -54,7 +54,7 @@ class GeminiAgent(AcpAgent):
     def __init__(self) -> None:
         super().__init__()
         #: For what the program reads and writes beside its streams; nothing in it is secret.
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._folder: ScratchFolder | None = None
         self._log: RetryLog | None = None
         self._attempts: asyncio.Queue[Attempt] = asyncio.Queue(_MOST_WAITING)
         self._following: Following | None = None
@@ -172,16 +172,14 @@ class GeminiAgent(AcpAgent):
             self._log.close()
             self._log = None
         if self._folder is not None:
-            self._folder.cleanup()
+            self._folder.remove()
             self._folder = None
 
     def _own_folder(self) -> Path:
         if self._folder is None:
-            self._folder = tempfile.TemporaryDirectory(
-                prefix="agor-gemini-", ignore_cleanup_errors=True
-            )
-            self._log = RetryLog(Path(self._folder.name), self._failed)
-        return Path(self._folder.name)
+            self._folder = ScratchFolder(self.name)
+            self._log = RetryLog(self._folder.path, self._failed)
+        return self._folder.path
 
     def _failed(self, attempt: Attempt) -> None:
         # There are a few of them in a minute; were there more, some would do.
