@@ -25,9 +25,11 @@
     │   └── EnvironmentEnded     … because it was terminated
     ├── PoolError                no executor can be had
     │   ├── PoolExhausted        … too many wait already
+    │   ├── ResourcesExhausted   … the machine has run out of files, processes, memory or disk
     │   ├── PoolClosed           … the pool is shutting down
     │   ├── ImpersonationRefused … we may not, or cannot, run as that Unix user
     │   ├── LauncherFailed       … the process that starts them does not come up
+    │   │   └── LauncherLost     … or it died or hung over a start; another one is tried
     │   └── ExecutorFailed       … it did not start, or it died
     ├── RequestRefused           the daemon cannot do what it was asked
     │   ├── Unauthenticated      … nobody knows who asks
@@ -41,6 +43,7 @@
     ├── GitFailed                git, or the disk below it, could not do what was asked
     ├── StoreError               the database
     │   ├── StoreUnavailable     … cannot be written or read now
+    │   ├── StoreDamaged         … has lost what was asked for; asking again does not help
     │   └── StoreUnusable        … is of another kind or version than this program can use
     ├── MasterKeyUnusable        credentials cannot be sealed or opened
     ├── DaemonError              the daemon as a process
@@ -223,6 +226,12 @@ class PoolExhausted(PoolError):
     code = "pool_exhausted"
 
 
+class ResourcesExhausted(PoolError):
+    """The machine has run out of files, processes, memory or disk space for now."""
+
+    code = "resources_exhausted"
+
+
 class PoolClosed(PoolError):
     """The pool is shutting down."""
 
@@ -239,6 +248,12 @@ class LauncherFailed(PoolError):
     """The process that starts executors for a Unix user does not come up."""
 
     code = "launcher_failed"
+
+
+class LauncherLost(LauncherFailed):
+    """The launcher died or hung before an executor was started."""
+
+    code = "launcher_lost"
 
 
 class ExecutorFailed(PoolError):
@@ -327,10 +342,22 @@ class StoreUnavailable(StoreError):
     code = "store_unavailable"
 
 
+class StoreDamaged(StoreError):
+    """A part of the database is damaged; requests that do not need it are served as before."""
+
+    code = "store_damaged"
+
+
 class StoreUnusable(StoreError):
     """The database is of a newer version than this program knows, or no database at all."""
 
     code = "store_unusable"
+
+
+class BackupFailed(AgorError):
+    """A backup could not be made, read or restored; what was there before is still there."""
+
+    code = "backup_failed"
 
 
 class MasterKeyUnusable(AgorError):

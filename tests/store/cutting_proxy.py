@@ -26,6 +26,8 @@ class CuttingProxy:
     refusing: bool = False
     cut: tuple[bytes, How] | None = None
     was_cut: asyncio.Event = field(default_factory=asyncio.Event)
+    #: While it is not set, connections are taken and stay, and nothing goes through them.
+    flowing: asyncio.Event = field(default_factory=asyncio.Event)
     _kept: list[asyncio.StreamWriter] = field(default_factory=list)
 
     @property
@@ -39,9 +41,10 @@ class CuttingProxy:
             to_client.transport.abort()
             return
         from_server, to_server = await asyncio.open_unix_connection(str(self.upstream))
-        back = asyncio.create_task(_pump(from_server, to_client))
+        back = asyncio.create_task(self._pump(from_server, to_client))
         try:
             while data := await from_client.read(65536):
+                await self.flowing.wait()
                 if self.cut is not None and self.cut[0] in data:
                     await self._cut(data, from_server, to_server, back)
                     return
@@ -72,16 +75,16 @@ class CuttingProxy:
             await from_server.read(1)
         self.was_cut.set()
 
+    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(65536):
+            await self.flowing.wait()
+            writer.write(data)
+            await writer.drain()
+        writer.transport.abort()
+
     def close(self) -> None:
         for writer in self._kept:
             writer.transport.abort()
-
-
-async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    while data := await reader.read(65536):
-        writer.write(data)
-        await writer.drain()
-    writer.transport.abort()
 
 
 @contextlib.asynccontextmanager
@@ -89,6 +92,7 @@ async def cutting_proxy(folder: Path, url: str) -> AsyncIterator[CuttingProxy]:
     """Serve a proxy for the server of a URL."""
     host = parse_qs(urlsplit(url).query)["host"][0]
     proxy = CuttingProxy(folder, Path(host) / _SOCKET)
+    proxy.flowing.set()
     server = await asyncio.start_unix_server(proxy.serve, str(folder / _SOCKET))
     try:
         yield proxy

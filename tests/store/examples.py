@@ -127,6 +127,7 @@ def a_permission(name: str = "permission-1", **members: Any) -> PermissionRow:
     return PermissionRow(
         **{
             "permission_id": name,
+            "user_id": "user-1",
             "session_id": "session-1",
             "task_id": "task-1",
             "request_id": f"request-of-{name}",

@@ -80,7 +80,7 @@ class PostgresServer:
         #: Here processes are killed and the machine stays up: syncing would only take time.
         self._fsync = fsync
         self._folder = Path(tempfile.mkdtemp(prefix="agor-pg-", dir="/tmp"))
-        self._data = self._folder / "data"
+        self.data = self._folder / "data"
         self._said: Said
         self._process: subprocess.Popen[str] | None = None
         self._user: dict[str, Any] = {}
@@ -92,7 +92,7 @@ class PostgresServer:
 
     def create(self) -> None:
         """Make the data folder and start for the first time."""
-        self._run("initdb", "-D", str(self._data), "-U", "agor", "-A", "trust", "-E", "UTF8",
+        self._run("initdb", "-D", str(self.data), "-U", "agor", "-A", "trust", "-E", "UTF8",
                   "--locale=C", "--no-sync")  # fmt: skip
         self.start()
 
@@ -129,7 +129,7 @@ class PostgresServer:
         }
         options = [f"-c{name}={value}" for name, value in settings.items()]
         self._process = subprocess.Popen(
-            [str(self._bin / "postgres"), "-D", str(self._data), *options],
+            [str(self._bin / "postgres"), "-D", str(self.data), *options],
             stdin=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,

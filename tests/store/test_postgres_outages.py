@@ -13,7 +13,8 @@ import pytest
 
 from agor.daemon.store import connect
 from agor.daemon.store.base import Store
-from agor.errors import StoreUnavailable
+from agor.daemon.store.postgres import readers
+from agor.errors import StoreDamaged, StoreUnavailable
 from tests.contract.waiting import soon, until
 from tests.store.cutting_proxy import CuttingProxy, How, cutting_proxy
 from tests.store.examples import sequences, some_events
@@ -261,3 +262,50 @@ async def test_another_daemon_that_took_the_database_meanwhile_keeps_it(
     assert await sequences(second, 1) == [1]
     await second.close()
     await until(lambda: behind.available)
+
+
+async def test_a_server_that_does_not_answer_is_not_waited_for(proxy: CuttingProxy, behind: Store):
+    await soon(behind.commit(some_events(1, 1, 1)))
+    proxy.flowing.clear()
+    under_way = asyncio.ensure_future(behind.commit(some_events(1, 2, 2)))
+    await until(lambda: behind.stall is not None)
+    assert not behind.available
+    with pytest.raises(StoreUnavailable, match="has not answered"):
+        await behind.commit(some_events(2, 1, 1))
+    assert not under_way.done()
+    proxy.flowing.set()
+    # It comes back before the connection is given up: nothing was lost.
+    await soon(under_way)
+    await until(lambda: behind.available)
+    assert await sequences(behind, 1) == [1, 2]
+    assert await sequences(behind, 2) == []
+
+
+async def test_a_question_to_a_server_that_does_not_answer_fails_in_time(
+    proxy: CuttingProxy, behind: Store, monkeypatch: pytest.MonkeyPatch
+):
+    await soon(behind.commit(some_events(1, 1, 1)))
+    with monkeypatch.context() as patch:
+        patch.setattr(readers, "READ_SECONDS", 0.5)
+        proxy.flowing.clear()
+        with pytest.raises(StoreUnavailable, match="did not answer a question"):
+            await soon(behind.read("SELECT 1"))
+    proxy.flowing.set()
+    assert await soon(behind.read("SELECT 1")) == [(1,)]
+
+
+async def test_a_damaged_page_is_told_from_an_outage(url: str, postgres: PostgresServer):
+    store = connect(url)
+    await store.open()
+    await soon(store.commit(some_events(1, 1, 10)))
+    ((page,),) = await store.read("SELECT pg_relation_filepath('events')")
+    await store.close()
+    postgres.stop()
+    file = postgres.data / page
+    file.write_bytes(b"\xff" * 64 + file.read_bytes()[64:])
+    postgres.start()
+    await store.open()
+    with pytest.raises(StoreDamaged, match="invalid page"):
+        await soon(store.events(1, 0, 100, 10**6))
+    assert store.available
+    await store.close()

@@ -259,9 +259,12 @@ async def test_it_gets_nothing_of_the_daemons_environment_and_ends_with_it(
     await store.open()
     await soon(store.commit(noted(1, 1)))
     folder = Path(f"/proc/{pid_of_writer(store)}")
-    for name in ("environ", "cmdline"):
-        assert b"canary" not in (folder / name).read_bytes()
-    await store.close()
+    try:
+        assert b"canary" not in (folder / "cmdline").read_bytes()
+        if os.geteuid() == 0:  # It cannot be dumped, and only root may look at such a process.
+            assert b"canary" not in (folder / "environ").read_bytes()
+    finally:
+        await store.close()
     assert not folder.exists()
 
 

@@ -26,6 +26,7 @@ from agor.daemon.api.answers import (
 )
 from agor.daemon.api.gate import Gate, address_of
 from agor.daemon.api.live import LiveFeeds
+from agor.daemon.api.pending_writes import PendingWrite, PendingWrites
 from agor.daemon.api.problems import (
     internal_error,
     method_not_allowed,
@@ -40,13 +41,15 @@ from agor.daemon.api.settings import ApiSettings
 from agor.daemon.api.table import Found, Table
 from agor.daemon.services import access
 from agor.daemon.services.principal import Principal
-from agor.errors import AgorError, NotFound
+from agor.errors import AgorError, NotFound, StoreDamaged, StoreUnavailable
 from agor.protocol.validation import quoted
 
 log = structlog.get_logger("agor.api")
 
 #: The name of no route, in the metrics.
 _NO_ROUTE = "-"
+#: Methods that store nothing.
+_READING = frozenset(("GET", "HEAD"))
 
 
 class App:
@@ -61,6 +64,7 @@ class App:
         self._gate = Gate(settings.host, settings.allowed_hosts, settings.https_proxy)
         self._table = Table(ROUTES)
         self.feeds = LiveFeeds(settings, services.metrics)
+        self._writes = PendingWrites(services.stall, self._refuse)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, or one WebSocket for as long as it lasts."""
@@ -82,7 +86,7 @@ class App:
                     connection = Connection(scope, receive, send, self.feeds)
                     await route.stream(request, connection)
                     return
-                answer = await self._answer(route, request, scope, receive)
+                answer = await self._answer(route, request, scope, receive, send, began)
         except ClientDisconnected:
             return
         except Exception as error:  # noqa: BLE001 - whatever it is, the client gets an answer
@@ -121,24 +125,47 @@ class App:
         return principal
 
     async def _answer(
-        self, route: Route, request: Request[Any], scope: Scope, receive: Receive
+        self,
+        route: Route,
+        request: Request[Any],
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        began: float,
     ) -> Answer | None:
         """Read the body, and have the handler do its work. None if the client went away."""
         if route.body is not None:
             answer = await self._read(route, request, scope, receive)
             if answer is not None or request.form is None:
                 return answer
-        key = idempotency.key_of(route, request.headers)
-        if key is None:
-            return await _handle(route, request)
-        answer = await idempotency.begin(route, request, key)
-        if answer is not None:
-            return answer
-        assert request.receipt is not None
+        if route.method in _READING:
+            return await _handle_once(route, request)
+        return await self._write(PendingWrite(route, request, scope, send, began))
+
+    async def _write(self, write: PendingWrite) -> Answer | None:
+        """Have a handler store something. None if the client has got an error meanwhile."""
+        self._writes.add(write)
         try:
-            return await _handle(route, request)
+            answer = await _handle_once(write.route, write.request)
+        except Exception as error:
+            if not write.answered:
+                raise
+            log.info("late_answer", error=type(error).__name__)
+            return None
         finally:
-            request.receipt.release()
+            self._writes.discard(write)
+        return None if write.answered else answer
+
+    async def _refuse(self, write: PendingWrite, stall: StoreUnavailable) -> None:
+        error = StoreUnavailable(
+            f"{stall.message}; it is not known whether this was stored",
+            hint="Look before you repeat it: it may have been done."
+            if write.request.receipt is None
+            else "Repeat it with the same Idempotency-Key: it is not done twice.",
+        )
+        answer = _answer_to(error, write.route)
+        await send_answer(answer, write.scope, write.send)
+        self._count(write.route, answer.status, time.perf_counter() - write.began)
 
     async def _read(
         self, route: Route, request: Request[Any], scope: Scope, receive: Receive
@@ -169,6 +196,21 @@ class App:
         self._services.metrics.requests.add(name, status, seconds)
 
 
+async def _handle_once(route: Route, request: Request[Any]) -> Answer:
+    """Have the handler do its work, unless it was done before under the same key."""
+    key = idempotency.key_of(route, request.headers)
+    if key is None:
+        return await _handle(route, request)
+    answer = await idempotency.begin(route, request, key)
+    if answer is not None:
+        return answer
+    assert request.receipt is not None
+    try:
+        return await _handle(route, request)
+    finally:
+        request.receipt.release()
+
+
 async def _handle(route: Route, request: Request[Any]) -> Answer:
     assert route.handler is not None
     result = await route.handler(request)
@@ -197,5 +239,6 @@ def _answer_to(error: Exception, route: Route | None) -> Answer:
     answer = problem_of(error) if isinstance(error, AgorError) else None
     if answer is None or answer.status == 500:
         log.error("request_failed", route=route and route.name, exc_info=error)
-        return internal_error()
+        # Damage is no bug, and whoever asks can do something about it.
+        return answer if answer and isinstance(error, StoreDamaged) else internal_error()
     return answer

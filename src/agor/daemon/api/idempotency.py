@@ -36,6 +36,9 @@ async def begin(route: Route, request: Request[Any], key: str) -> Answer | None:
     try:
         begun = await request.services.receipts.begin(request.who, route.name, key, meant)
     except Conflict as error:
+        if (stall := request.services.stall()) is not None:
+            # The first one was left waiting for the database, and so would this one be.
+            raise stall.again() from None
         answer = problem_of(error)
         assert answer is not None
         return answer._replace(headers=[*answer.headers, retry_after(1)])

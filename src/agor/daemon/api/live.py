@@ -14,7 +14,14 @@ from agor.daemon.api.settings import ApiSettings
 from agor.daemon.metrics import Metrics
 from agor.daemon.services.people.revocations import Lost
 from agor.daemon.services.principal import Principal
-from agor.errors import Disconnected, NotFound, PeerStalled, PoolClosed, StoreError
+from agor.errors import (
+    Disconnected,
+    NotFound,
+    PeerStalled,
+    PoolClosed,
+    StoreDamaged,
+    StoreUnavailable,
+)
 
 log = structlog.get_logger("agor.api")
 
@@ -31,6 +38,7 @@ LEFT: Final = Ending(1000, "")
 SPOKE: Final = Ending(1003, "this feed takes no messages")
 FAILED: Final = Ending(1011, "something went wrong in the daemon")
 SHUTTING_DOWN: Final = Ending(1012, "the daemon is shutting down")
+DAMAGED: Final = Ending(4500, "the database is damaged here: the rest cannot be read")
 GONE: Final = Ending(4404, "the session is gone")
 NO_ACCESS: Final = Ending(4403, "you may not follow this any more")
 
@@ -141,8 +149,11 @@ class LiveFeeds:
                 return come_back("too slow", stream.cursor)
             case Disconnected():
                 return LEFT
-            case StoreError():
+            case StoreUnavailable():
                 return come_back("the database is unavailable", stream.cursor)
+            case StoreDamaged() as error:
+                log.error("feed_damaged", cursor=stream.cursor, why=error.message)
+                return DAMAGED
             case error:
                 log.error("feed_failed", exc_info=error)
                 return FAILED

@@ -11,8 +11,13 @@ from collections.abc import Awaitable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from agor.daemon.store.rows import AuditRecord
+from agor.errors import StoreUnavailable
 
 Row = tuple[Any, ...]
+
+#: Seconds that a question may take. The longest ones take a few, several times that on a busy
+#: machine; and clients wait 30 s for an answer.
+READ_SECONDS = 20.0
 
 
 class Statement(NamedTuple):
@@ -55,7 +60,11 @@ class Store(Reads, Protocol):
 
     @property
     def available(self) -> bool:
-        """Whether the last attempt to write was a success."""
+        """Whether the last attempt to write was a success, and the last question was answered."""
+
+    @property
+    def stall(self) -> StoreUnavailable | None:
+        """Why nobody should wait for a commit that is under way; none while there is progress."""
 
     async def open(self) -> None:
         """Connect, and bring the schema up to date; raises `StoreUnusable`."""

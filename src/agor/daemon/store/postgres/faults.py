@@ -6,7 +6,7 @@ from typing import Any
 
 import asyncpg  # type: ignore[import-untyped]
 
-from agor.errors import StoreError, StoreUnavailable, StoreUnusable
+from agor.errors import StoreDamaged, StoreError, StoreUnavailable, StoreUnusable
 
 #: Classes of SQLSTATE that say nothing about the statement: the same one may work later.
 _OF_THE_SERVER = {
@@ -25,6 +25,8 @@ _OF_THE_SETTING = {
     "3D": "Make the database with createdb, or correct its name in database.url.",
     "42": "The user in database.url must own the database, or may create tables in its schema.",
 }
+#: A page of a table or of an index that cannot be read: the same statement fails again.
+_OF_DAMAGE = ("XX001", "XX002")
 _LOST = (OSError, TimeoutError, asyncpg.InternalClientError)
 
 
@@ -35,7 +37,7 @@ def _class(error: BaseException) -> str:
 def of_the_server(error: BaseException, connection: Any) -> bool:
     """Tell whether it is no fault of what was asked; the connection is the one it was asked on."""
     if isinstance(error, asyncpg.PostgresError):
-        return _class(error) in _OF_THE_SERVER
+        return _class(error) in _OF_THE_SERVER and error.sqlstate not in _OF_DAMAGE
     # asyncpg has one class for a connection that is gone and for a value that does not fit.
     return isinstance(error, _LOST) or connection is None or bool(connection.is_closed())
 
@@ -51,7 +53,13 @@ def unavailable(error: BaseException) -> StoreUnavailable:
 
 
 def refused(error: BaseException) -> StoreError:
-    """Say why a write can never be stored. It is a bug in whoever made it."""
+    """Say why something can never be stored or read: damage, or a bug in whoever asked."""
+    if getattr(error, "sqlstate", None) in _OF_DAMAGE:
+        return StoreDamaged(
+            f"a part of the database that is needed for this is damaged: {_words(error)}",
+            hint="What does not need that part goes on. Look at the server's disk and log, and "
+            "restore the database from a backup.",
+        )
     return StoreError(
         f"the database refused a write: {_words(error)}",
         hint="Nothing of it was stored; other writes are not concerned.",

@@ -8,12 +8,12 @@ from typing import Any, TypeVar
 
 import asyncpg  # type: ignore[import-untyped]
 
-from agor.daemon.store.base import Row, Statement
+from agor.daemon.store.base import READ_SECONDS, Row, Statement
 from agor.daemon.store.events import LAST_OF_PAGE
 from agor.daemon.store.postgres import faults
-from agor.daemon.store.postgres.connection import COMMAND_SECONDS, Connection, connect
+from agor.daemon.store.postgres.connection import Connection, connect
 from agor.daemon.store.postgres.sql import translate
-from agor.errors import StoreError
+from agor.errors import StoreError, StoreUnavailable
 
 T = TypeVar("T")
 
@@ -75,9 +75,19 @@ class Readers:
         return [(sequence, body) for sequence, body in await self.read(_EVENTS, values)]
 
     async def _ask(self, ask: Callable[[Connection], Awaitable[T]]) -> T:
+        try:
+            async with asyncio.timeout(READ_SECONDS):
+                return await self._try(ask)
+        except TimeoutError:
+            raise StoreUnavailable(
+                f"the PostgreSQL server did not answer a question within {READ_SECONDS:g} s",
+                hint="See that it runs and can be reached; the daemon goes on by itself.",
+            ) from None
+
+    async def _try(self, ask: Callable[[Connection], Awaitable[T]]) -> T:
         for left in reversed(range(_TRIES)):
             try:
-                async with self._pool.acquire(timeout=COMMAND_SECONDS) as connection:
+                async with self._pool.acquire() as connection:
                     return await _asked(ask, connection)
             except StoreError:
                 raise
@@ -93,6 +103,10 @@ class Readers:
 async def _asked(ask: Callable[[Connection], Awaitable[T]], connection: Connection) -> T:
     try:
         return await ask(connection)
+    except asyncio.CancelledError:
+        # Nobody waits for the answer, and giving it back would wait for it.
+        connection.terminate()
+        raise
     except Exception as error:
         if faults.of_the_server(error, connection):
             raise

@@ -34,8 +34,13 @@ class PostgresStore:
 
     @property
     def available(self) -> bool:
-        """Whether the last attempt to write was a success."""
-        return self._open and self._writer.outage is None
+        """Whether the last attempt to write was a success, and the server answers."""
+        return self._open and self._writer.outage is None and self._writer.stall is None
+
+    @property
+    def stall(self) -> StoreUnavailable | None:
+        """Why nobody should wait for a commit that is under way."""
+        return self._writer.stall if self._open else None
 
     async def open(self) -> None:
         """Connect, lock other daemons out, bring the schema up to date."""
@@ -74,8 +79,8 @@ class PostgresStore:
         """Make it durable, together with what others commit at this time."""
         if not self._open:
             return refuse(StoreUnavailable(_CLOSED))
-        if self._writer.outage is not None:
-            return refuse(self._writer.outage.again())
+        if (error := self._writer.outage or self._writer.stall) is not None:
+            return refuse(error.again())
         return self._line.add(write).done
 
     async def read(self, sql: str, values: Row = ()) -> list[Row]:

@@ -3,7 +3,7 @@
 It takes whatever waits as soon as the last commit is done, and commits it as one group. When the
 connection breaks it connects again, at once and then with growing pauses. Meanwhile new writes are
 refused; only a group whose commit was under way waits, until its number in `last_commit` has told
-what became of it.
+what became of it. A server that takes too long to answer is treated in the same way (see `stall`).
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from agor.daemon.store.postgres.transaction import (
     commit_together,
     roll_back,
 )
+from agor.daemon.store.stall import Stall
 from agor.errors import StoreError, StoreUnavailable
 
 log = structlog.get_logger("agor.store")
@@ -50,9 +51,17 @@ class Writer:
         #: Where the audit log ends; looked up when it is needed after anything went wrong.
         self._head: Link | None = None
         self._bell = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        #: Whether the server owes an answer.
+        self._busy = False
+        self._stall: Stall
         #: Why nothing can be written now.
         self.outage: StoreUnavailable | None = None
+
+    @property
+    def stall(self) -> StoreUnavailable | None:
+        """Why nobody should wait for the server; none while it answers."""
+        return self._stall.error
 
     async def open(self) -> None:
         """Connect, lock other daemons out, bring the schema up to date."""
@@ -68,7 +77,11 @@ class Writer:
     def start(self, line: Line) -> None:
         """Begin to write."""
         self._line = line
-        self._task = asyncio.create_task(self._run(), name="agor-writer")
+        self._stall = Stall(line, "the PostgreSQL server")
+        self._tasks = [
+            asyncio.create_task(self._run(), name="agor-writer"),
+            asyncio.create_task(self._stall.watch(lambda: self._busy)),
+        ]
 
     def wake(self, *_: Any) -> None:
         """There is something in the line, or the connection has ended."""
@@ -76,10 +89,10 @@ class Writer:
 
     async def close(self) -> None:
         """End the task and the connection, whatever is in the line."""
-        if self._task is not None:
-            self._task.cancel()
+        for task in self._tasks:
+            task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
-                await self._task
+                await task
         self._connection.remove_termination_listener(self.wake)
         try:
             await self._connection.close(timeout=1)
@@ -90,12 +103,14 @@ class Writer:
         while True:
             await self._bell.wait()
             self._bell.clear()
+            self._busy = True
             while True:
                 if self._connection.is_closed():
                     await self._reconnect()
                 if not (group := self._line.take()):
                     break
                 await self._write(group)
+            self._busy = False
 
     async def _write(self, group: list[Waiting]) -> None:
         try:
@@ -105,6 +120,7 @@ class Writer:
             for waiting in group:
                 waiting.done.cancel()
             raise
+        self._stall.progress()
         self._line.settle(group, refused)
 
     async def _commit(self, group: list[Waiting]) -> dict[int, StoreError]:
@@ -160,6 +176,7 @@ class Writer:
             self._head = None
             self.outage = None
             self._listen()
+            self._stall.progress()
             log.info("store_connected")
             return
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
-from agor.errors import StoreError, StoreUnavailable, StoreUnusable
+from agor.errors import StoreDamaged, StoreError, StoreUnavailable, StoreUnusable
 
 #: Primary result codes that say nothing about the statement: the same one may work later.
 _OF_THE_DISK = {
@@ -19,9 +19,11 @@ _OF_THE_DISK = {
     sqlite3.SQLITE_PERM: "The daemon's user must be able to write the file and its folder.",
     sqlite3.SQLITE_NOMEM: "The machine has no memory left.",
     sqlite3.SQLITE_INTERRUPT: "Try again.",
-    sqlite3.SQLITE_CORRUPT: "Stop the daemon and put a copy of the database in its place.",
-    sqlite3.SQLITE_NOTADB: "Stop the daemon and put a copy of the database in its place.",
+    sqlite3.SQLITE_CORRUPT: "Stop the daemon and restore a backup: agor restore PATH.",
+    sqlite3.SQLITE_NOTADB: "Stop the daemon and restore a backup: agor restore PATH.",
 }
+#: Those of a file that was damaged: the same statement fails again, and others may not.
+_OF_DAMAGE = frozenset((sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB))
 #: Those after which a new connection may do better than the old one.
 _OF_THE_CONNECTION = frozenset(_OF_THE_DISK) - {sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY}
 
@@ -33,7 +35,8 @@ def _primary(error: BaseException) -> int:
 
 def of_the_disk(error: BaseException) -> bool:
     """Tell whether it is no fault of what was written."""
-    return isinstance(error, MemoryError) or _primary(error) in _OF_THE_DISK
+    found = _primary(error)
+    return isinstance(error, MemoryError) or (found in _OF_THE_DISK and found not in _OF_DAMAGE)
 
 
 def of_the_connection(error: BaseException) -> bool:
@@ -51,7 +54,13 @@ def unavailable(error: BaseException, path: Path) -> StoreUnavailable:
 
 
 def refused(error: BaseException) -> StoreError:
-    """Say why a write can never be stored. It is a bug in whoever made it."""
+    """Say why something can never be stored or read: damage, or a bug in whoever asked."""
+    if _primary(error) in _OF_DAMAGE:
+        return StoreDamaged(
+            f"a part of the database that is needed for this is damaged: {error}",
+            hint="What does not need that part goes on. Look at the disk, stop the daemon, and "
+            "restore a backup: agor restore PATH.",
+        )
     return StoreError(
         f"the database refused a write: {error}",
         hint="Nothing of it was stored; other writes are not concerned.",
@@ -60,9 +69,9 @@ def refused(error: BaseException) -> StoreError:
 
 def unusable(error: BaseException, path: Path) -> StoreError:
     """Say why a database cannot be opened."""
-    if _primary(error) in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
+    if _primary(error) in _OF_DAMAGE:
         return StoreUnusable(
             f"{path} is not an SQLite database, or it is damaged: {error}",
-            hint="Point database.url elsewhere, or put a copy of the database in its place.",
+            hint="Point database.url elsewhere, or restore a backup: agor restore PATH.",
         )
     return unavailable(error, path)

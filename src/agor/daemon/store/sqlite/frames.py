@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from agor.daemon.store.base import Write
 from agor.daemon.store.sqlite.upkeep import Identities, Upkeep
-from agor.errors import StoreError, StoreUnavailable, StoreUnusable
+from agor.errors import StoreDamaged, StoreError, StoreUnavailable, StoreUnusable
 
 T = TypeVar("T")
 
@@ -57,7 +57,7 @@ class Trouble(Struct, frozen=True, array_like=True):
 
 
 _KINDS: dict[str, type[StoreError]] = {
-    kind.__name__: kind for kind in (StoreError, StoreUnavailable, StoreUnusable)
+    kind.__name__: kind for kind in (StoreDamaged, StoreError, StoreUnavailable, StoreUnusable)
 }
 
 
@@ -107,6 +107,10 @@ class Availability(Struct, frozen=True, tag="availability"):
     available: bool
 
 
+class Beat(Struct, frozen=True, tag="beat"):
+    """A sign of life: the process runs, whatever it waits for."""
+
+
 class Said(Struct, frozen=True, tag="said"):
     """Something for the log."""
 
@@ -114,7 +118,7 @@ class Said(Struct, frozen=True, tag="said"):
     members: dict[str, Any]
 
 
-Answer = Ready | NotReady | Unreadable | Refusing | Done | Availability | Said
+Answer = Ready | NotReady | Unreadable | Refusing | Done | Availability | Beat | Said
 
 
 def frame(message: object) -> bytes:

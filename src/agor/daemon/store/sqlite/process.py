@@ -26,6 +26,8 @@ _START_SECONDS = 30.0
 _END_SECONDS, _KILL_SECONDS = 5.0, 1.0
 #: Seconds between two looks whether it has.
 _LOOK_SECONDS = 0.002
+#: The same where it may take hours.
+_IDLE_LOOK_SECONDS = 0.1
 #: What the process may know of our environment: the language, and where temporary files go.
 _ALLOWED = ("LANG", "LC_ALL", "TMPDIR", "SQLITE_TMPDIR")
 _COMMAND = (sys.executable, "-P", "-m", "agor.daemon.store.sqlite.writing")
@@ -80,7 +82,9 @@ async def start(file: DatabaseFile, master: Master, *, available: bool = True) -
         async with asyncio.timeout(_START_SECONDS):
             await process.ready()
     except TimeoutError:
-        await process.kill()
+        process.strike()
+        # Not another one beside it: a dead disk would collect them.
+        await process.ended()
         raise StoreUnavailable(
             f"the process that writes to the database was not up after {_START_SECONDS:g} s"
         ) from None
@@ -154,10 +158,19 @@ class Process(asyncio.Protocol):
 
     async def kill(self) -> None:
         """End it by force. One that is stuck in the disk ends when that comes back. Bounded."""
+        self.strike()
+        await self._ends_within(_KILL_SECONDS)
+
+    def strike(self) -> None:
+        """Send it SIGKILL and cut the socket, without waiting for its end."""
         if self._transport is not None:
             self._transport.abort()
         self._popen.kill()
-        await self._ends_within(_KILL_SECONDS)
+
+    async def ended(self) -> None:
+        """Wait until it has ended, for as long as a dead disk keeps it. Its locks are gone then."""
+        while self._popen.poll() is None:  # noqa: ASYNC110 - there is no event of it
+            await asyncio.sleep(_IDLE_LOOK_SECONDS)
 
     async def _ends_within(self, seconds: float) -> bool:
         """Look until it has ended: there may be no thread that could wait for it."""

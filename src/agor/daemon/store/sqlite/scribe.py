@@ -5,7 +5,10 @@ Invariants:
 - what became of a group is told by the process, or, if it died over it, by the number that the
   database has: a group that was not committed is handed to the next process, once, and then
   refused;
-- while there is no process and none can be started, what waits is refused.
+- while there is no process and none can be started, what waits is refused;
+- a process that gives no sign of life, or no answer, is killed. The next one is started only when
+  it has ended: until then it holds its locks, and what it was given may yet be committed. What was
+  with it is refused if it was not committed: its callers have been told not to wait.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from agor.daemon.store.sqlite.file import DatabaseFile
 from agor.daemon.store.sqlite.frames import (
     Answer,
     Availability,
+    Beat,
     Done,
     Group,
     Refusing,
@@ -32,6 +36,7 @@ from agor.daemon.store.sqlite.frames import (
     frame,
 )
 from agor.daemon.store.sqlite.process import Process, start
+from agor.daemon.store.stall import Stall
 from agor.errors import StoreError, StoreUnavailable
 
 log = structlog.get_logger("agor.store")
@@ -40,6 +45,12 @@ log = structlog.get_logger("agor.store")
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
 #: Processes that may die over one group; then the group is refused.
 _VICTIMS = 2
+#: Beats that are missed before the process is taken to be stopped. They come from a thread that
+#: does nothing else, so a busy machine delays them by far less, and a slow disk not at all.
+_MISSED_BEATS = 10
+#: Ticks after which even a process that gives signs of life is taken to be stuck for good. The
+#: longest thing that it does, moving 128 MiB out of the log, takes less even at 1 MiB a second.
+_STUCK_TICKS = 300
 
 
 class Scribe:
@@ -62,7 +73,21 @@ class Scribe:
         self._replacing: asyncio.Task[None] | None = None
         self._closing = False
         #: Whether the last attempt to write was a success.
-        self.available = True
+        self._writable = True
+        self._stall: Stall
+        self._watching: asyncio.Task[None] | None = None
+        #: Ticks since the process was last heard.
+        self._silent = 0
+
+    @property
+    def available(self) -> bool:
+        """Whether the last attempt to write was a success, and the process answers."""
+        return self._writable and self._stall.error is None
+
+    @property
+    def stall(self) -> StoreUnavailable | None:
+        """Why nobody should wait for the process; none while it answers."""
+        return self._stall.error
 
     async def open(self) -> None:
         """Start the process; raises if it cannot use the database."""
@@ -71,6 +96,9 @@ class Scribe:
     def start(self, line: Line) -> None:
         """Begin to write what is in the line."""
         self._line = line
+        seconds = self._file.upkeep.beat_seconds
+        self._stall = Stall(line, f"the database {self._file.path}", seconds)
+        self._watching = asyncio.create_task(self._stall.watch(self._tick))
 
     def wake(self) -> None:
         """There is something in the line. What else comes in this turn of the loop goes with it."""
@@ -80,22 +108,25 @@ class Scribe:
 
     async def close(self) -> None:
         """Let the process end. The line is empty."""
-        self._closing = True
+        self._stop()
         if self._replacing is not None:
-            self._replacing.cancel()
             await asyncio.wait((self._replacing,))
         if self._process is not None:
             await self._process.end()
 
     async def abandon(self) -> None:
         """End the process by force; nobody will ever know what became of the last group."""
-        self._closing = True
-        if self._replacing is not None:
-            self._replacing.cancel()
+        self._stop()
         for waiting in self._group:
             waiting.done.cancel()
         if self._process is not None:
             await self._process.kill()
+
+    def _stop(self) -> None:
+        self._closing = True
+        for task in (self._watching, self._replacing):
+            if task is not None:
+                task.cancel()
 
     # ── groups ───────────────────────────────────────────────────────────────────────────────
 
@@ -144,6 +175,7 @@ class Scribe:
 
     def _settle(self, refused: Mapping[int, StoreError]) -> None:
         group, self._group, self._fatal = self._group, [], None
+        self._stall.progress()
         try:
             # First the next one: it is written while we tell of this one.
             self._send()
@@ -164,9 +196,12 @@ class Scribe:
 
     def take(self, answer: Answer) -> None:
         """Take what the process has to say."""
+        self._silent = 0
         match answer:
+            case Beat():
+                pass
             case Done(refused, available):
-                self.available = available
+                self._writable = available
                 if self._fatal is None:
                     self._settle(_errors(refused))
                 else:
@@ -176,7 +211,7 @@ class Scribe:
             case Refusing(refused):
                 self._refused = refused
             case Availability(available):
-                self.available = available
+                self._writable = available
             case Said(event, members):
                 log.warning(event, **members)
             case _:
@@ -191,19 +226,35 @@ class Scribe:
             log.warning("writer_died", database=str(self._file.path))
             self._replacing = asyncio.create_task(self._replace(lost))
 
+    def _tick(self) -> bool:
+        """Kill a process that hangs; tells whether there is none, or it owes an answer."""
+        process = self._process
+        if process is None:
+            return True
+        self._silent += 1
+        if self._silent > _MISSED_BEATS or self._stall.ticks > _STUCK_TICKS:
+            log.warning("writer_hangs", database=str(self._file.path), process=process.pid)
+            process.strike()
+        return bool(self._group)
+
     async def _replace(self, lost: Process) -> None:
         """Start another process, however long that takes, and find out about the group."""
-        # What was killed can publish no commit any more, even where it is still stuck in the disk.
         await lost.end()
+        # One that is stuck in the disk lives until that comes back, killed or not.
+        await lost.ended()
         self._process = process = await self._start_again()
-        self._replacing = None
+        self._replacing, self._silent = None, 0
         log.info("writer_replaced", database=str(self._file.path))
         if not self._group:
+            self._stall.progress()
             self._send()
         elif self._fatal is not None:
             self._bury()
         elif process.last_commit == self._number:
             self._settle(_errors(self._refused))
+        elif (error := self._stall.error) is not None:
+            self._fatal = error
+            self._bury()
         elif (victims := self._victims + 1) < _VICTIMS:
             self._victims = victims
             self._hand_over()
@@ -217,7 +268,7 @@ class Scribe:
         pause = _FIRST_PAUSE
         while True:
             try:
-                return await start(self._file, self, available=self.available)
+                return await start(self._file, self, available=self._writable)
             except StoreError as error:
                 self._refuse(error)
             except Exception as error:
@@ -229,9 +280,9 @@ class Scribe:
 
     def _refuse(self, error: StoreError) -> None:
         """Refuse what waits. Only a group that may be committed already goes on waiting."""
-        if self.available:
+        if self._writable:
             log.warning("store_unavailable", why=error.message)
-        self.available = False
+        self._writable = False
         outage = StoreUnavailable(error.message, hint=error.hint)
         while group := self._line.take():
             self._line.settle(group, refuse_all(group, outage))

@@ -46,8 +46,13 @@ class SqliteStore:
 
     @property
     def available(self) -> bool:
-        """Whether the last attempt to write was a success."""
-        return self._open and self._scribe.available
+        """Whether the last attempt to write was a success, and questions are answered."""
+        return self._open and self._scribe.available and not self._readers.stuck
+
+    @property
+    def stall(self) -> StoreUnavailable | None:
+        """Why nobody should wait for a commit that is under way."""
+        return self._scribe.stall if self._open else None
 
     async def open(self) -> None:
         """Open the file, bring the schema up to date, start the process and the threads."""
@@ -89,6 +94,8 @@ class SqliteStore:
         """Make it durable, together with what others commit at this time."""
         if not self._open:
             return refuse(StoreUnavailable(_CLOSED))
+        if (stall := self._scribe.stall) is not None:
+            return refuse(stall.again())
         return self._line.add(write).done
 
     async def read(self, sql: str, values: Row = ()) -> list[Row]:

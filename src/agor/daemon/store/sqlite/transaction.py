@@ -22,7 +22,7 @@ from agor.daemon.store.sqlite import faults
 from agor.daemon.store.sqlite.frames import Group
 from agor.daemon.store.sqlite.received import Received
 from agor.daemon.store.tasks import RECEIVED
-from agor.errors import StoreError
+from agor.errors import StoreDamaged, StoreError
 
 #: Rows of one statement. Each size is prepared once, and any number of rows takes few of them.
 _SIZES = (2048, 1024, 512, 256, 128, 64, *range(32, 0, -1))
@@ -42,6 +42,15 @@ Refused = dict[int, StoreError]
 
 class CommitBrokenError(Exception):
     """The commit itself failed; its cause says how."""
+
+
+class _DamageMetError(Exception):
+    """A write needs a damaged part of the file; SQLite commits no transaction that has met it."""
+
+    def __init__(self, place: int, error: StoreDamaged) -> None:
+        super().__init__(place)
+        self.place = place
+        self.error = error
 
 
 def commit_together(connection: sqlite3.Connection, group: Group, head: Link | None) -> Link | None:
@@ -79,12 +88,29 @@ def commit_each(
     `announce` hears the same before the commit. Where the audit log ends is looked up, and given
     as it is afterwards.
     """
-    refused: Refused = {}
+    damaged: Refused = {}
+    while True:
+        try:
+            return _commit_others(connection, group, damaged, announce)
+        except _DamageMetError as met:
+            damaged[met.place] = met.error
+
+
+def _commit_others(
+    connection: sqlite3.Connection,
+    group: Group,
+    damaged: Refused,
+    announce: Callable[[Refused], None],
+) -> tuple[Refused, Link]:
+    """Commit what can be stored, without those that need a damaged part of the file."""
+    refused = dict(damaged)
     _begin(connection, group)
     try:
         head = _head(connection)
         for place, write in enumerate(group.writes):
-            outcome = _attempt(connection, write, head)
+            if place in damaged:
+                continue
+            outcome = _attempt(connection, write, head, place)
             if isinstance(outcome, Link):
                 head = outcome
             else:
@@ -123,7 +149,9 @@ def _adding(sql: str, rows: int) -> str:
     return _ADDS_A_ROW.sub(lambda found: found[1] + ", ".join([found[2]] * rows), sql)
 
 
-def _attempt(connection: sqlite3.Connection, write: Write, head: Link) -> Link | StoreError:
+def _attempt(
+    connection: sqlite3.Connection, write: Write, head: Link, place: int
+) -> Link | StoreError:
     """Store a write, or nothing of it; gives where the audit log ends then, or what is wrong."""
     connection.execute("SAVEPOINT one")
     try:
@@ -138,8 +166,11 @@ def _attempt(connection: sqlite3.Connection, write: Write, head: Link) -> Link |
     except Exception as error:
         if faults.of_the_disk(error):
             raise
+        refusal = faults.refused(error)
+        if isinstance(refusal, StoreDamaged):
+            raise _DamageMetError(place, refusal) from error
         connection.execute("ROLLBACK TO one")
-        return faults.refused(error)
+        return refusal
     connection.execute("RELEASE one")
     return head
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from agor.daemon.store.base import READ_SECONDS
+
 #: SQLite's own default.
 PAGE_BYTES = 4096
 #: The log's file is not kept larger than this once it is emptied.
@@ -20,6 +22,10 @@ class Upkeep(Struct, frozen=True, kw_only=True):
 
     #: Seconds that a statement waits for another program's lock.
     busy_seconds: float = 5.0
+    #: Seconds that a question may take.
+    read_seconds: float = READ_SECONDS
+    #: Seconds between two signs of life of the process that writes.
+    beat_seconds: float = 1.0
     #: Seconds between two looks whether the files are still the same ones.
     check_seconds: float = 0.2
     #: Bytes committed before it is worth the while to move them out of the log.

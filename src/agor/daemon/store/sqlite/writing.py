@@ -15,6 +15,7 @@ import signal
 import socket
 import sqlite3
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from agor.daemon.store.sqlite.file import DatabaseFile
 from agor.daemon.store.sqlite.frames import (
     Answer,
     Availability,
+    Beat,
     Done,
     Group,
     NotReady,
@@ -68,6 +70,15 @@ class Wire:
             except OSError:
                 os._exit(1)
 
+    def beat(self) -> bool:
+        """Send a sign of life; False if the daemon is gone. A commit under way is not cut off."""
+        with self._turn:
+            try:
+                self._sock.sendall(frame(Beat()))
+            except OSError:
+                return False
+        return True
+
     def say(self, event: str, **members: Any) -> None:
         """Have the daemon put something into its log."""
         self.tell(Said(event, members))
@@ -96,6 +107,9 @@ def main() -> None:
         return
     file = DatabaseFile(Path(os.fsdecode(opening.path)), opening.upkeep)
     file.identities = opening.identities
+    threading.Thread(
+        target=_beat, args=(wire, opening.upkeep.beat_seconds), name="agor-beat", daemon=True
+    ).start()
     checkpoints = Checkpoints(file, wire.say)
     writer = Writer(file, checkpoints, wire.say, available=opening.available)
     try:
@@ -110,6 +124,12 @@ def main() -> None:
     _serve(wire, writer)
     # At once, and without emptying the log: the next daemon may be waiting for our lock.
     os._exit(0)
+
+
+def _beat(wire: Wire, seconds: float) -> None:
+    """Send signs of life, so that a process that waits for the disk is told from one that hangs."""
+    while wire.beat():
+        time.sleep(seconds)
 
 
 def _first(wire: Wire) -> Opening | None:
