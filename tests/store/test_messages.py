@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from agor.daemon.store import messages
+from agor.daemon.store import message_texts, messages
 from agor.daemon.store.base import Store, Write
-from tests.store.examples import a_message, put, some_events
+from tests.store.examples import ODD, a_message, put, some_events
 
 
 async def the_page(store: Store, before: int | None = None, limit: int = 100):
@@ -71,3 +71,27 @@ async def test_a_page_says_how_far_the_feed_had_come_at_that_moment(store: Store
         await store.commit(Write([block], some_events(1, number, number + 1).events))
         rows, sequence = await messages.snapshot_page(store, 1, None, 100)
         assert (rows[0].sequence, sequence) == (number, number + 1)
+
+
+async def test_a_compacted_text_comes_back_as_it_was_and_is_never_replaced(store: Store):
+    odd = f"{ODD}\x00\ud800"
+    await put(
+        store,
+        messages.start(a_message(1, last_sequence=9)),
+        message_texts.put(1, 1, odd, 7),
+        message_texts.put(1, 1, "another", 8),
+    )
+    assert await message_texts.of(store, 1, [1, 2]) == {1: (odd, 7)}
+    assert await message_texts.sizes(store, 1, [1, 2]) == {
+        1: len(odd.encode(errors="surrogatepass"))
+    }
+
+
+async def test_no_text_is_stored_for_a_block_that_is_gone_or_goes_on(store: Store):
+    await put(
+        store,
+        messages.start(a_message(1)),
+        message_texts.put(1, 1, "goes on", 7),
+        message_texts.put(1, 2, "gone", 4),
+    )
+    assert await message_texts.of(store, 1, [1, 2]) == {}

@@ -15,12 +15,13 @@ from sqlalchemy import Connection, create_engine
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool
 
-from agor.daemon.store import connect, migrate
+from agor.daemon.store import connect, migrate, permissions, sessions
 from agor.daemon.store.base import Statement, Store
 from agor.daemon.store.postgres.connection import connect as connect_to_postgres
 from agor.daemon.store.schema import metadata
+from agor.daemon.store.shares import Circle
 from agor.errors import StoreUnusable
-from tests.store.examples import put, sequences, some_events
+from tests.store.examples import a_session, put, sequences, some_events
 
 
 def differences(connection: Connection) -> list[object]:
@@ -86,6 +87,35 @@ async def test_an_interrupted_first_migration_is_done_again(url: str):
     await store.open()
     await store.commit(some_events(1, 1, 3))
     assert await sequences(store, 1) == [1, 2, 3]
+    await store.close()
+
+
+async def test_what_lists_need_is_filled_in_for_what_was_there_before(
+    url: str, monkeypatch: pytest.MonkeyPatch
+):
+    with monkeypatch.context() as before:
+        before.setattr(migrate, "HEAD", "0004")
+        store = connect(url)
+        await store.open()
+        await put(
+            store,
+            sessions.insert(a_session("s", user_id="bob", created_at=7)),
+            Statement("INSERT INTO shares VALUES ('s', 'ann', 'view', 'bob', 9)"),
+            Statement("INSERT INTO shares VALUES ('gone', 'ann', 'view', 'bob', 9)"),
+            Statement(
+                "INSERT INTO permission_requests (permission_id, session_id, task_id, request_id,"
+                " tool_name, status, created_at, expires_at, tool_input)"
+                " VALUES ('p', 's', 't', 'r', 'Bash', 'pending', 8, 9, '{}')"
+            ),
+        )
+        await store.close()
+    store = connect(url)
+    await store.open()
+    for whose in (Circle("bob"), Circle("ann")):
+        assert [row.session_id for row in await sessions.page(store, whose, None, None, 9)] == ["s"]
+        found = await permissions.page(store, whose, None, None, 9)
+        assert [row.permission_id for row in found] == ["p"]
+    assert (await sessions.page(store, Circle("ann"), None, (7, "s"), 9)) == []
     await store.close()
 
 

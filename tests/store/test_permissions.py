@@ -69,6 +69,7 @@ async def test_pages_can_be_of_one_user_and_of_one_status(store: Store):
                 a_permission(
                     f"p{number}",
                     session_id=f"s{number % 2}",
+                    user_id=("ann", "bob")[number % 2],
                     created_at=number // 2,
                     status=("pending", "denied")[number % 3 == 0],
                 )

@@ -5,11 +5,20 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from agor.daemon.store import messages, permissions, receipts, sessions, tasks, tokens
+from agor.daemon.store import (
+    message_texts,
+    messages,
+    permissions,
+    receipts,
+    sessions,
+    tasks,
+    tokens,
+)
 from agor.daemon.store.base import Store
 from agor.daemon.store.shares import Circle
 from agor.errors import StoreError
 from tests.store.examples import (
+    ODD,
     a_message,
     a_permission,
     a_receipt,
@@ -103,7 +112,8 @@ async def test_a_deleted_session_takes_all_that_is_its_own_and_nothing_else(stor
             store,
             sessions.insert(a_session(name, number)),
             tasks.insert(a_task(f"task-{name}", name)),
-            messages.start(a_message(1, number)),
+            messages.start(a_message(1, number, last_sequence=3)),
+            message_texts.put(number, 1, ODD, len(ODD)),
             permissions.insert(a_permission(f"permission-{name}", **mine)),
             tokens.insert(a_token(name.encode(), **mine)),
             receipts.insert(a_receipt(name)),
@@ -114,6 +124,7 @@ async def test_a_deleted_session_takes_all_that_is_its_own_and_nothing_else(stor
     assert await sessions.get(store, "gone") is None
     assert await tasks.get(store, "task-gone") is None
     assert await messages.snapshot_page(store, 1, None, 10) == ([], 0)
+    assert await message_texts.of(store, 1, [1]) == {}
     assert await permissions.get(store, "permission-gone") is None
     assert await tokens.get(store, b"gone") is None
     assert await sequences(store, 1) == []
@@ -122,7 +133,11 @@ async def test_a_deleted_session_takes_all_that_is_its_own_and_nothing_else(stor
 
     assert await sessions.get(store, "stays")
     assert await tasks.get(store, "task-stays")
-    assert await messages.snapshot_page(store, 2, None, 10) == ([a_message(1, 2)], 3)
+    assert await messages.snapshot_page(store, 2, None, 10) == (
+        [a_message(1, 2, last_sequence=3)],
+        3,
+    )
+    assert await message_texts.of(store, 2, [1]) == {1: (ODD, len(ODD))}
     assert await permissions.get(store, "permission-stays")
     assert await tokens.get(store, b"stays")
     assert await sequences(store, 2) == [1, 2, 3]

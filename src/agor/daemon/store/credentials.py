@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from agor.daemon.store import mapping
-from agor.daemon.store.base import Statement, Store
+from agor.daemon.store.base import Reads, Statement, Store
 from agor.daemon.store.rows import CredentialRow
 
 #: Whose a credential is that is the whole team's.
@@ -66,7 +66,7 @@ async def names_of(store: Store, user_id: str) -> set[str]:
     return {name for (name,) in found}
 
 
-async def counts(store: Store) -> dict[int, int]:
+async def counts(store: Reads) -> dict[int, int]:
     """Count the credentials that are sealed with each version of the master key."""
     found = await store.read("SELECT key_version, COUNT(*) FROM credentials GROUP BY key_version")
     return dict(found)

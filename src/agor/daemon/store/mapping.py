@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct
 
-from agor.daemon.store.base import Row
+from agor.daemon.store.base import Row, Statement
 
 R = TypeVar("R", bound=Struct)
 
@@ -44,6 +44,40 @@ def reader(kind: type[R]) -> Callable[[Row], R]:
         return kind(**members)
 
     return read
+
+
+def newest(
+    source: str,
+    conditions: list[tuple[str, Row]],
+    key: tuple[str, str],
+    before: Row | None,
+    limit: int,
+) -> Statement:
+    """Select the newest rows that satisfy all conditions, in the descending order of `key`.
+
+    `before` is the key of the last row of the previous page.
+    """
+    if before is not None:
+        conditions = [*conditions, (f"({', '.join(key)}) < (?, ?)", before)]
+    order = ", ".join(f"{column} DESC" for column in key)
+    values: Row = sum((given for _, given in conditions), ())
+    return Statement(
+        f"{source}{where([condition for condition, _ in conditions])} ORDER BY {order} LIMIT ?",
+        (*values, limit),
+    )
+
+
+def merged(pages: list[Statement], key: tuple[str, str], limit: int) -> Statement:
+    """Select the newest rows of several `newest`: each of them reads no more than one page.
+
+    One query with OR would sort everything that satisfies either condition.
+    """
+    if len(pages) == 1:
+        return pages[0]
+    parts = [f"SELECT * FROM ({page.sql}) AS page_{place}" for place, page in enumerate(pages)]  # noqa: S608
+    order = ", ".join(f"{column} DESC" for column in key)
+    values: Row = sum((page.values for page in pages), ())
+    return Statement(f"{' UNION ALL '.join(parts)} ORDER BY {order} LIMIT ?", (*values, limit))
 
 
 def where(conditions: list[str]) -> str:

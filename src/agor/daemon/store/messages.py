@@ -60,6 +60,14 @@ def cut(session_number: int, task_id: str, last_sequence: int) -> Statement:
     return Statement(_CUT, (last_sequence, session_number, task_id))
 
 
+async def get(store: Store, session_number: int, sequence: int) -> MessageRow | None:
+    """Find a block."""
+    found = await store.read(
+        f"{_SELECT} WHERE session_number = ? AND sequence = ?", (session_number, sequence)
+    )
+    return _read(found[0]) if found else None
+
+
 async def open_blocks(store: Store, session_number: int, task_id: str) -> list[MessageRow]:
     """List the blocks of a task that are not complete, in the order they began."""
     found = await store.read(

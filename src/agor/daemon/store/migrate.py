@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
 
 #: The revision that the repositories are written for.
-HEAD = "0004"
+HEAD = "0005"
 #: Where Alembic keeps the revision.
 VERSION_TABLE = "alembic_version"
 

@@ -16,6 +16,10 @@ _SELECT = (
     f"SELECT {mapping.columns(PermissionRow, 'p.')}"  # noqa: S608 - names of ours
     " FROM permission_requests AS p"
 )
+#: SQLite keeps the order of a CROSS JOIN: it begins with the shares.
+_SHARED = _SELECT.replace(" FROM ", " FROM shares AS h CROSS JOIN ")
+_KEY = ("created_at", "permission_id")
+_OWN_KEY = ("p.created_at", "p.permission_id")
 
 _read = mapping.reader(PermissionRow)
 
@@ -62,21 +66,18 @@ async def page(
 
     `before` is (created_at, permission_id) of the last one of the page before.
     """
-    source, conditions = _SELECT, list[str]()
-    values: Row = ()
-    if circle is not None:
-        source += " JOIN sessions AS s ON s.session_id = p.session_id"
-        condition, values = circle.condition("s.")
-        conditions.append(condition)
-    if status is not None:
-        conditions.append("p.status = ?")
-        values += (status,)
-    if before is not None:
-        conditions.append("(p.created_at, p.permission_id) < (?, ?)")
-        values += before
-    order = " ORDER BY p.created_at DESC, p.permission_id DESC LIMIT ?"
-    found = await store.read(f"{source}{mapping.where(conditions)}{order}", (*values, limit))
-    return [_read(row) for row in found]
+    pages: list[Statement] = []
+    wanted: list[tuple[str, Row]] = [] if status is None else [("p.status = ?", (status,))]
+    if circle is None:
+        pages.append(mapping.newest(_SELECT, wanted, _OWN_KEY, before, limit))
+    if circle is not None and circle.own:
+        own = [("p.user_id = ?", (circle.user_id,)), *wanted]
+        pages.append(mapping.newest(_SELECT, own, _OWN_KEY, before, limit))
+    if circle is not None and circle.shared:
+        # Sorts all requests in the sessions shared with this person, and nobody else's.
+        shared = [("h.user_id = ? AND p.session_id = h.session_id", (circle.user_id,)), *wanted]
+        pages.append(mapping.newest(_SHARED, shared, _OWN_KEY, before, limit))
+    return [_read(row) for row in await store.read(*mapping.merged(pages, _KEY, limit))]
 
 
 async def _one(store: Store, condition: str, values: Row) -> PermissionRow | None:

@@ -66,7 +66,10 @@ class TaskRow(Struct, frozen=True, kw_only=True):
 
 
 class MessageRow(Struct, frozen=True, kw_only=True):
-    """A block's frame. Its text is in the deltas of the feed from `sequence` to `last_sequence`."""
+    """A block's frame. Its text is in the deltas of the feed from `sequence` to `last_sequence`.
+
+    A long one has it in `message_texts` as well, once it has ended.
+    """
 
     session_number: int
     sequence: int
@@ -89,6 +92,8 @@ class PermissionRow(Struct, frozen=True, kw_only=True):
     """A permission request. (task_id, request_id) is how the executor knows it."""
 
     permission_id: str
+    #: The owner of the session.
+    user_id: str
     session_id: str
     task_id: str
     request_id: str
@@ -179,6 +184,8 @@ class ShareRow(Struct, frozen=True, kw_only=True):
     access: ShareAccess
     created_by: str
     created_at: int
+    #: When the session was created: the order in which shared sessions are listed.
+    session_created_at: int
 
 
 class CredentialRow(Struct, frozen=True, kw_only=True):

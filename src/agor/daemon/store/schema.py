@@ -102,6 +102,7 @@ repos = Table(
     _text("status"),
     _number("created_at"),
     _json("problem", optional=True),
+    Index("ix_repos_created", "created_at", "repo_id"),
     Index("ix_repos_user", "user_id", "created_at", "repo_id"),
 )
 
@@ -119,7 +120,8 @@ worktrees = Table(
     _text("status"),
     _number("created_at"),
     Index("ix_worktrees_user", "user_id", "created_at", "worktree_id"),
-    Index("ix_worktrees_repo", "repo_id"),
+    Index("ix_worktrees_created", "created_at", "worktree_id"),
+    Index("ix_worktrees_repo", "repo_id", "created_at", "worktree_id"),
 )
 
 #: Each row's hash is over the hash before it and the row: a change of any row shows.
@@ -179,7 +181,8 @@ shares = Table(
     _text("access"),
     _text("created_by"),
     _number("created_at"),
-    Index("ix_shares_user", "user_id", "session_id"),
+    _number("session_created_at"),
+    Index("ix_shares_user", "user_id", "session_created_at", "session_id"),
 )
 
 #: `user_id` is empty for what is the whole team's.
@@ -224,6 +227,7 @@ sessions = Table(
     Index("ix_sessions_number", "number", unique=True),
     Index("ix_sessions_created", "created_at", "session_id"),
     Index("ix_sessions_user", "user_id", "created_at", "session_id"),
+    Index("ix_sessions_user_status", "user_id", "status", "created_at", "session_id"),
     Index("ix_sessions_status", "status", "created_at", "session_id"),
 )
 
@@ -284,10 +288,21 @@ messages = Table(
     sqlite_with_rowid=False,
 )  # fmt: skip
 
+#: The texts of long blocks that have ended: copies, put together from the deltas of the feed.
+message_texts = Table(
+    "message_texts",
+    metadata,
+    _number("session_number", key=True),
+    _number("sequence", key=True),
+    _number("length"),
+    Column("text", LargeBinary, nullable=False),
+)
+
 permissions = Table(
     "permission_requests",
     metadata,
     _id("permission_id"),
+    _text("user_id"),
     _text("session_id"),
     _text("task_id"),
     _text("request_id"),
@@ -304,8 +319,10 @@ permissions = Table(
     _text("decided_rule", optional=True),
     Index("ix_permission_requests_asked", "task_id", "request_id", unique=True),
     Index("ix_permission_requests_created", "created_at", "permission_id"),
+    Index("ix_permission_requests_user", "user_id", "created_at", "permission_id"),
+    Index("ix_permission_requests_user_status", "user_id", "status", "created_at", "permission_id"),
     Index("ix_permission_requests_status", "status", "created_at", "permission_id"),
-    Index("ix_permission_requests_session", "session_id"),
+    Index("ix_permission_requests_session", "session_id", "status"),
 )
 
 tokens = Table(

@@ -15,9 +15,16 @@ _UPDATE = (
     " WHERE session_id = ?"
 )
 _SELECT = f"SELECT {mapping.columns(SessionRow)} FROM sessions"  # noqa: S608 - names of ours
+#: SQLite keeps the order of a CROSS JOIN: it reads the index of the shares and sorts nothing.
+_SHARED = (
+    f"SELECT {mapping.columns(SessionRow, 's.')}"  # noqa: S608 - names of ours
+    " FROM shares AS h CROSS JOIN sessions AS s"
+)
+_KEY = ("created_at", "session_id")
+_SHARED_KEY = ("h.session_created_at", "h.session_id")
 #: What goes with a session, by its id. The receipts of its requests stay until they are old.
 _BY_ID = ("tokens", "permission_requests", "shares", "terminals", "tasks", "sessions")
-_BY_NUMBER = ("events", "messages")
+_BY_NUMBER = ("events", "messages", "message_texts")
 
 _read = mapping.reader(SessionRow)
 
@@ -78,22 +85,17 @@ async def page(
 
     `before` is (created_at, session_id) of the last one.
     """
-    conditions: list[str] = []
-    values: Row = ()
-    if circle is not None:
-        condition, values = circle.condition()
-        conditions.append(condition)
-    if status is not None:
-        conditions.append("status = ?")
-        values += (status,)
-    if before is not None:
-        conditions.append("(created_at, session_id) < (?, ?)")
-        values += before
-    found = await store.read(
-        f"{_SELECT}{mapping.where(conditions)} ORDER BY created_at DESC, session_id DESC LIMIT ?",
-        (*values, limit),
-    )
-    return [_read(row) for row in found]
+    pages: list[Statement] = []
+    wanted: list[tuple[str, Row]] = [] if status is None else [("status = ?", (status,))]
+    if circle is None:
+        pages.append(mapping.newest(_SELECT, wanted, _KEY, before, limit))
+    if circle is not None and circle.own:
+        own = [("user_id = ?", (circle.user_id,)), *wanted]
+        pages.append(mapping.newest(_SELECT, own, _KEY, before, limit))
+    if circle is not None and circle.shared:
+        shared = [("h.user_id = ? AND s.session_id = h.session_id", (circle.user_id,)), *wanted]
+        pages.append(mapping.newest(_SHARED, shared, _SHARED_KEY, before, limit))
+    return [_read(row) for row in await store.read(*mapping.merged(pages, _KEY, limit))]
 
 
 async def workspaces(store: Store, session_ids: list[str]) -> dict[str, str]:

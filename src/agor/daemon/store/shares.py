@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from agor.daemon.store import mapping
-from agor.daemon.store.base import Row, Statement, Store
+from agor.daemon.store.base import Statement, Store
 from agor.daemon.store.rows import ShareRow
 
 _COLUMNS = mapping.columns(ShareRow)
 _PUT = (
-    f"INSERT INTO shares ({_COLUMNS}) VALUES (?, ?, ?, ?, ?)"  # noqa: S608 - names of ours
+    f"INSERT INTO shares ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)"  # noqa: S608 - names of ours
     " ON CONFLICT (session_id, user_id) DO UPDATE SET access = excluded.access,"
-    " created_by = excluded.created_by, created_at = excluded.created_at"
+    " created_by = excluded.created_by, created_at = excluded.created_at,"
+    " session_created_at = excluded.session_created_at"
 )
 _SELECT = f"SELECT {_COLUMNS} FROM shares"  # noqa: S608 - names of ours
 
@@ -25,17 +26,6 @@ class Circle(NamedTuple):
     user_id: str
     own: bool = True
     shared: bool = True
-
-    def condition(self, prefix: str = "") -> tuple[str, Row]:
-        """Write the condition that a session is one of these."""
-        ways = []
-        if self.own:
-            ways.append(f"{prefix}user_id = ?")
-        if self.shared:
-            ways.append(
-                f"{prefix}session_id IN (SELECT session_id FROM shares WHERE user_id = ?)"  # noqa: S608
-            )
-        return f"({' OR '.join(ways)})", (self.user_id,) * len(ways)
 
 
 def put(row: ShareRow) -> Statement:
