@@ -42,7 +42,7 @@ def a_rule(effect: str = "allow", tool: str = "Bash", rule_id: str = "r1", **mor
     if "exact_input" not in form:
         form.setdefault("input", {})
     new = msgspec.convert(form, NewRule)
-    return draft(new, rule_id=rule_id, user_id="ann", at=NOW)
+    return draft(new, rule_id=rule_id, user_id="ann", created_at=NOW, at=NOW)
 
 
 def decided(question: Question, *rules: Rule, at: int = NOW) -> tuple[bool, str] | None:
@@ -336,7 +336,7 @@ def test_an_answer_without_a_rule_is_for_exactly_this_question(
     assume("\0" not in tool)
     question = a_question(tool, input=tool_input)
     decision = Decision(approved=approved, scope="user")
-    rule = draft_from_answer(decision, question, "p1", rule_id="r1", at=NOW)
+    rule = draft_from_answer(decision, question, "p1", rule_id="r1", created_at=NOW, at=NOW)
     assert decided(question, rule) == (approved, "r1")
     assert rule.row.permission_id == "p1"
     same = canonical(other) == canonical(tool_input)
@@ -348,7 +348,7 @@ def test_an_answer_without_a_rule_is_for_exactly_this_question(
 def test_the_order_of_members_does_not_matter_and_their_number_does() -> None:
     question = a_question(input={"a": 1, "b": {"c": 1, "d": 2}})
     decision = Decision(approved=True, scope="session")
-    rule = draft_from_answer(decision, question, "p1", rule_id="r1", at=NOW)
+    rule = draft_from_answer(decision, question, "p1", rule_id="r1", created_at=NOW, at=NOW)
     assert rule.would_decide(a_question(input={"b": {"d": 2, "c": 1}, "a": 1}))
     assert not rule.would_decide(a_question(input={"a": 1, "b": {"c": 1}}))
     assert not rule.would_decide(a_question(input={"a": "1", "b": {"c": 1, "d": 2}}))
@@ -359,11 +359,11 @@ def test_a_rule_that_misses_its_own_question_is_refused() -> None:
     for form in (DecisionRule(input={"command": "git log*"}), DecisionRule(tool="Read")):
         decision = Decision(approved=True, scope="user", rule=form)
         with pytest.raises(Unprocessable, match="the very request"):
-            draft_from_answer(decision, a_question(), "p1", rule_id="r1", at=NOW)
+            draft_from_answer(decision, a_question(), "p1", rule_id="r1", created_at=NOW, at=NOW)
 
 
 def test_an_expiry_alone_leaves_the_rule_exact() -> None:
     decision = Decision(approved=True, scope="user", rule=DecisionRule(expires_at=NOW + 1))
-    rule = draft_from_answer(decision, a_question(), "p1", rule_id="r1", at=NOW)
+    rule = draft_from_answer(decision, a_question(), "p1", rule_id="r1", created_at=NOW, at=NOW)
     assert rule.row.exact_input == b'{"command":"git status"}'
     assert rule.row.expires_at == NOW + 1

@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -296,6 +296,59 @@ async def test_a_pending_approval_survives_and_is_answered_once(
         await soon(client.decide("01a1e227-890b-702a-bc46-85ffcc56a09e", approved=True))
     assert (await ended(client, task_id)).status == "completed"
     assert proof.read_text() == "x\n"
+
+
+async def stop(daemon: DaemonProcess, client: Client, task_id: str) -> None:
+    await soon(client.stop_task(task_id))
+
+
+async def kill_executor(daemon: DaemonProcess, client: Client, task_id: str) -> None:
+    (executor,) = daemon.executors()
+    assert kill(executor.executor)
+
+
+async def kill_keeper(daemon: DaemonProcess, client: Client, task_id: str) -> None:
+    (executor,) = daemon.executors()
+    assert kill(executor.keeper)
+
+
+async def kill_executor_without_daemon(daemon: DaemonProcess, client: Client, task_id: str) -> None:
+    (executor,) = daemon.executors()
+    await asyncio.to_thread(daemon.kill)
+    assert kill(executor.executor)
+    await asyncio.to_thread(daemon.start)
+
+
+async def stop_and_kill_daemon(daemon: DaemonProcess, client: Client, task_id: str) -> None:
+    await soon(client.stop_task(task_id))
+    await kill_and_start(daemon)
+
+
+@pytest.mark.parametrize(
+    "end_it", [stop, kill_executor, kill_keeper, kill_executor_without_daemon, stop_and_kill_daemon]
+)
+async def test_nothing_follows_the_last_event_of_a_task_that_ended_with_an_open_question(
+    daemon: DaemonProcess,
+    client: Client,
+    folder: Path,
+    end_it: Callable[[DaemonProcess, Client, str], Awaitable[None]],
+):
+    session = await session_in(client, folder)
+    task_id = await say(client, session, [ASK])
+    await until(client, session, becomes(task_id, "awaiting_permission"))
+    await end_it(daemon, client, task_id)
+    task = await ended(client, task_id)
+    next_one = await say(client, session, "next")
+    events: list[FeedEvent] = []
+    async with asyncio.timeout(30):
+        async for event in client.follow(session):
+            events.append(event)
+            if becomes(next_one, "completed")(event):
+                break
+    told = [event for event in events if event.task_id == task_id]
+    assert (told[-1].type, told[-1].data["status"]) == ("task", task.status)
+    answers = [event.data["status"] for event in told if event.type == "permission"]
+    assert answers == ["pending", "cancelled"]
 
 
 async def test_an_answer_reaches_the_agent_even_if_the_daemon_dies_with_it(

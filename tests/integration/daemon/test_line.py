@@ -159,3 +159,39 @@ async def test_an_entry_that_becomes_urgent_while_it_waits_goes_at_once():
     entry.urgent = True
     line.urge()
     assert await soon(entry.done) == 1
+
+
+async def test_no_event_of_a_task_follows_its_last_one():
+    store = Commits()
+    line = line_into(store)
+    entry = an_entry()
+    entry.begin_task("t", {"status": "queued"})
+    line.append(entry)
+    last = Entry()
+    last.end_task("t", {"status": "stopped"})
+    with pytest.raises(AssertionError, match="no event may follow"):
+        last.tell("permission", "t", {})
+    line.append(last)
+    late = Entry(patient=True)
+    late.tell("permission", "t", {})
+    # Not even while the last one is on its way.
+    with pytest.raises(AssertionError, match="no event may follow"):
+        line.append(late)
+    await soon(line.flushed())
+    with pytest.raises(AssertionError, match="no event may follow"):
+        line.append(late)
+    assert [b"queued" in body for body in store.said] == [False, True, False]
+    assert len(store.said) == 3
+
+
+async def test_a_task_whose_end_could_not_be_stored_goes_on():
+    store = Commits(StoreUnavailable("for a moment"))
+    line = line_into(store)
+    line.open_tasks = {"t"}
+    last = Entry()
+    last.end_task("t", {"status": "stopped"})
+    with pytest.raises(StoreUnavailable):
+        await soon(line.append(last))
+    more = Entry()
+    more.tell("log", "t", {})
+    assert await soon(line.append(more)) == 1

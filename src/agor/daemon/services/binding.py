@@ -12,7 +12,7 @@ from agor.daemon.services import views
 from agor.daemon.services.line import Entry
 from agor.daemon.services.prompts import tell_prompt
 from agor.daemon.services.runs import Run
-from agor.daemon.services.stamps import now
+from agor.daemon.services.stamps import not_before
 from agor.daemon.services.tokens import Grant, Tokens
 from agor.daemon.store import tasks, tokens
 from agor.daemon.store.rows import TaskRow
@@ -36,8 +36,9 @@ def bind(
         task,
         status="running" if begins else task.status,
         executor_id=environment.executor_id,
-        started_at=task.started_at or now(),
+        started_at=task.started_at or not_before(task.created_at),
     )
+    run.measure_from(row.started_at)
     live = run.live
     grant = token_service.mint(
         live.session_id, row.task_id, live.row.user_id, environment.executor_id

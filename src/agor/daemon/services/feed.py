@@ -65,6 +65,13 @@ class Follower:
         self.sink = sink
         self.spelling = spelling
         self._dismissed = asyncio.Event()
+        #: The next page, if it was read before anything was sent.
+        self._ahead: Chunk | None = None
+
+    async def read_ahead(self, channel: Channel) -> None:
+        """Read the first page now, while an error can still be the answer to the request."""
+        if self.cursor < channel.line.committed:
+            self._ahead = await channel.read(self.cursor)
 
     async def run(self, channel: Channel) -> None:
         """Send all from the cursor on, until cancelled or the feed is closed."""
@@ -86,7 +93,7 @@ class Follower:
 
     async def _catch_up(self, channel: Channel) -> None:
         await self.sink.drain()
-        chunk = await channel.read(self.cursor)
+        chunk, self._ahead = self._ahead or await channel.read(self.cursor), None
         if chunk is not None:
             self.sink.write(self.spelling(chunk))
             self.cursor = chunk.last

@@ -8,12 +8,13 @@ import structlog
 from agor.daemon.metrics import Metrics
 from agor.daemon.pool.ending import Ending
 from agor.daemon.services import states, views
+from agor.daemon.services.compaction import Compactor
 from agor.daemon.services.line import Entry
 from agor.daemon.services.live import LiveSession, Turn
 from agor.daemon.services.permissions.questions import Questions
 from agor.daemon.services.receipts import Receipt
 from agor.daemon.services.runs import Run
-from agor.daemon.services.stamps import now
+from agor.daemon.services.stamps import not_before
 from agor.daemon.services.tokens import Tokens
 from agor.daemon.store import messages, tasks
 from agor.daemon.store.rows import TaskRow
@@ -39,8 +40,11 @@ def result_of(problem: Problem, *, stopped: bool = False) -> TaskResult:
 class Finisher:
     """Ends tasks: state, token and open questions in one commit."""
 
-    def __init__(self, tokens: Tokens, questions: Questions, metrics: Metrics) -> None:
+    def __init__(
+        self, tokens: Tokens, questions: Questions, metrics: Metrics, compactor: Compactor
+    ) -> None:
         self._metrics = metrics
+        self._compactor = compactor
         self._tokens = tokens
         self._questions = questions
 
@@ -59,10 +63,13 @@ class Finisher:
                 return
             if current.status == "stopping" and not stopped:
                 return
-            row = _ended(current, _status(current, result), result, survivors)
+            at = not_before(current.created_at) if run.age is None else run.age.now()
+            row = _ended(current, _status(current, result), result, survivors, at)
             await self._commit(live, run, row, result.agent_session_id or run.agent_session_id)
         self._metrics.tasks_ended.labels(row.status).inc()
         log.info("task_ended", task=row.task_id, session=live.session_id, status=row.status)
+        cut = (block.sequence for block in run.blocks.values())
+        self._compactor.add(live.row.number, (*run.long_blocks, *cut))
         if not run.ended.done():
             run.ended.set_result(None)
 
@@ -73,8 +80,8 @@ class Finisher:
         # Behind all that is still on its way into the feed.
         entry.make_statements = lambda first: [messages.cut(live.row.number, row.task_id, first)]
         entry.also(*self._tokens.revoke(run.task_id))
-        entry.tell("task", row.task_id, views.task_state(row))
         withdrawn = self._questions.withdraw(run.task_id, entry)
+        entry.end_task(row.task_id, views.task_state(row))
         changes = {}
         if agent_session_id not in (None, live.row.agent_session_id):
             changes["agent_session_id"] = agent_session_id
@@ -105,22 +112,25 @@ async def drop_queued(
     row = next((task for task in live.queue if task.task_id == task_id), None)
     if row is None:
         return None
-    ended = _ended(row, "stopped", result_of(why, stopped=True), None)
+    at = not_before(row.created_at)
+    ended = _ended(row, "stopped", result_of(why, stopped=True), None, at)
     entry = Entry([tasks.update(ended)])
     if receipt is not None:
         entry.also(receipt.statement(202, views.task(ended)))
-    entry.tell("task", task_id, views.task_state(ended))
+    entry.end_task(task_id, views.task_state(ended))
     queue = [task for task in live.queue if task.task_id != task_id]
     await live.commit(entry, current=live.current, queue=queue)
     return ended
 
 
-def _ended(row: TaskRow, status: TaskStatus, result: TaskResult, survivors: int | None) -> TaskRow:
+def _ended(
+    row: TaskRow, status: TaskStatus, result: TaskResult, survivors: int | None, at: int
+) -> TaskRow:
     states.check_move(row.status, status)
     return msgspec.structs.replace(
         row,
         status=status,
-        ended_at=now(),
+        ended_at=at,
         result=msgspec.json.encode(result),
         survivors=survivors,
     )

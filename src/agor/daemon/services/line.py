@@ -8,7 +8,9 @@ Invariants:
 - nobody is told of what is not committed, and everybody is told of all that is, in order;
 - if the store cannot write, an entry that is patient keeps its place and is tried again; any other
   fails at once, and so nothing that failed is ever committed later;
-- what is not urgent by itself waits a moment for what is: it would only delay the commit of that.
+- what is not urgent by itself waits a moment for what is: it would only delay the commit of that;
+- the event that ends a task is the last one of that task: an entry that would add another behind it
+  is refused.
 """
 
 from __future__ import annotations
@@ -60,8 +62,18 @@ class Entry:
     """What is appended together: events, and the statements that go with them."""
 
     __slots__ = (
-        "_statements", "done", "events", "make_statements", "patient", "records", "size", "urgent"
-    )  # fmt: skip
+        "_statements",
+        "begun",
+        "done",
+        "ended",
+        "events",
+        "make_statements",
+        "patient",
+        "records",
+        "size",
+        "tasks",
+        "urgent",
+    )
 
     def __init__(
         self,
@@ -73,6 +85,10 @@ class Entry:
         #: Everything of each event behind its sequence.
         self.events: list[bytes] = []
         self.size = 0
+        #: The tasks that its events belong to; those of them that begin and that end with it.
+        self.tasks: set[str] = set()
+        self.begun: set[str] = set()
+        self.ended: set[str] = set()
         self._statements = list(statements)
         #: For the audit log.
         self.records: list[AuditRecord] = []
@@ -85,7 +101,20 @@ class Entry:
 
     def tell(self, event_type: str, task_id: str | None, data: Any) -> None:
         """Add an event of the daemon's own."""
+        if task_id is not None:
+            _refuse_after_end(self.ended & {task_id})
+            self.tasks.add(task_id)
         self.add(spelled(event_type, task_id, _encode(data), now()))
+
+    def begin_task(self, task_id: str, data: Any) -> None:
+        """Add the first event of a new task."""
+        self.begun.add(task_id)
+        self.tell("task", task_id, data)
+
+    def end_task(self, task_id: str, data: Any) -> None:
+        """Add the last event of a task; no other event of that task may follow."""
+        self.tell("task", task_id, data)
+        self.ended.add(task_id)
 
     def add(self, event: bytes) -> None:
         """Add an event that is spelled already."""
@@ -118,6 +147,8 @@ class Line:
         self.committed = committed
         self._store = store
         self._publish = publish
+        #: The tasks that may still have events: none that ends with an entry that was appended.
+        self.open_tasks: set[str] = set()
         self._waiting: deque[Entry] = deque()
         self._work: asyncio.Task[None] | None = None
         self._hurry = asyncio.Event()
@@ -138,6 +169,9 @@ class Line:
 
     def append(self, entry: Entry) -> asyncio.Future[int]:
         """Put an entry at the end; the future tells when it is durable."""
+        _refuse_after_end(entry.tasks - entry.begun - self.open_tasks)
+        self.open_tasks |= entry.begun
+        self.open_tasks -= entry.ended
         self._waiting.append(entry)
         if self._work is None:
             self._work = asyncio.create_task(self._run())
@@ -176,7 +210,7 @@ class Line:
             self._work = None
             # Nothing is left, unless we were cancelled: then nobody may wait for ever.
             while self._waiting:
-                _fail(self._waiting.popleft(), StoreUnavailable("the daemon has ended"))
+                self._fail(self._waiting.popleft(), StoreUnavailable("the daemon has ended"))
 
     def _take(self) -> list[Entry]:
         if self._one_by_one:
@@ -204,7 +238,7 @@ class Line:
         except asyncio.CancelledError:
             # The store was closed over it. Whoever waits must not wait for ever.
             for entry in entries:
-                _fail(entry, StoreUnavailable("the database was closed"))
+                self._fail(entry, StoreUnavailable("the database was closed"))
             raise
         except Exception as error:  # noqa: BLE001 - whatever it is, somebody is told
             self._single_out(entries, error)
@@ -228,7 +262,7 @@ class Line:
             self._one_by_one = len(entries)
             return
         log.error("not_stored", session_number=self._number, exc_info=error)
-        _fail(entries[0], error)
+        self._fail(entries[0], error)
 
     async def _hold(self, entries: list[Entry], error: StoreUnavailable) -> None:
         """Fail those that will not wait, put the others back in their places, and pause."""
@@ -237,12 +271,21 @@ class Line:
             if entry.patient and self._patient:
                 kept.append(entry)
             else:
-                _fail(entry, error.again())
+                self._fail(entry, error.again())
         self._waiting.extendleft(reversed(kept))
         if kept:
             self._hurry.clear()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._hurry.wait(), _RETRY_PAUSE)
+
+    def _fail(self, entry: Entry, error: BaseException) -> None:
+        if not entry.done.done():
+            entry.done.set_exception(error)
+            # Whoever appended it may no longer listen; the error was logged or is told to others.
+            entry.done.exception()
+        # Nothing of it is stored: its tasks have not begun, and have not ended.
+        self.open_tasks |= entry.ended
+        self.open_tasks -= entry.begun
 
     async def _linger(self) -> None:
         """Wait a moment for something urgent."""
@@ -250,6 +293,12 @@ class Line:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_LINGER):
                 await self._urged.wait()
+
+
+def _refuse_after_end(ended: set[str]) -> None:
+    """Refuse events of tasks that have ended: to add one would be a bug of ours."""
+    if ended:
+        raise AssertionError(f"no event may follow the last one of a task: {', '.join(ended)}")
 
 
 def _spell(entries: list[Entry], sequence: int) -> tuple[list[Statement], list[bytes]]:
@@ -262,10 +311,3 @@ def _spell(entries: list[Entry], sequence: int) -> tuple[list[Statement], list[b
             bodies.append(numbered(sequence, event))
             sequence += 1
     return statements, bodies
-
-
-def _fail(entry: Entry, error: BaseException) -> None:
-    if not entry.done.done():
-        entry.done.set_exception(error)
-        # Whoever appended it may no longer listen; the error was logged or is told to others.
-        entry.done.exception()

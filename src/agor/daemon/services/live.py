@@ -22,7 +22,7 @@ from agor.daemon.services.access import Action
 from agor.daemon.services.feed import Channel
 from agor.daemon.services.line import Entry, numbered
 from agor.daemon.services.principal import Principal
-from agor.daemon.services.stamps import now
+from agor.daemon.services.stamps import not_before
 from agor.daemon.store import events, sessions, shares, tasks
 from agor.daemon.store.base import EventRun, Statement, Store, Write
 from agor.daemon.store.rows import AuditRecord, SessionRow, TaskRow
@@ -53,6 +53,7 @@ class LiveSession:
         self.channel = channel
         # While anything is on its way into the feed there must not be another one of us.
         channel.owner = self
+        channel.line.open_tasks = {task.task_id for task in unfinished}
         self.lock = asyncio.Lock()
         #: The task that is being run, or about to be.
         self.current: TaskRow | None = None
@@ -111,7 +112,9 @@ class LiveSession:
             None if current is None else current.status, len(queue), last, archived=archived
         )
         if status != self.row.status or changes:
-            row = msgspec.structs.replace(self.row, status=status, updated_at=now(), **changes)
+            row = msgspec.structs.replace(
+                self.row, status=status, updated_at=not_before(self.row.updated_at), **changes
+            )
             entry.also(sessions.update(row))
             entry.tell("session", None, views.session(row))
         else:

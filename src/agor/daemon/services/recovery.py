@@ -14,7 +14,7 @@ from agor.daemon.pool.take_back import TakenBack
 from agor.daemon.services import states, views
 from agor.daemon.services.dispatch import Dispatcher
 from agor.daemon.services.executors import Executors
-from agor.daemon.services.finish import Finisher, describe_loss, result_of
+from agor.daemon.services.finish import Finisher, describe_loss, drop_queued, result_of
 from agor.daemon.services.line import Entry
 from agor.daemon.services.live import LiveSession, LiveSessions
 from agor.daemon.services.permissions.permissions import Permissions
@@ -33,6 +33,16 @@ _GONE = Problem(
     "executor_failed",
     "the daemon was restarted, and meanwhile the task's executor was gone",
     "What it had reported until then is in the conversation.",
+)
+_EARLIER = Problem(
+    "executor_failed",
+    "the database was restored from a backup that was made while this task ran",
+    "What it had reported by the time of the backup is in the conversation.",
+)
+_NOT_AGAIN = Problem(
+    "cancelled",
+    "the database was restored from a backup that was made while this prompt waited",
+    "It may have been run since the backup was made, so it is not run again: send it once more.",
 )
 
 
@@ -62,14 +72,22 @@ class Recovery:
         self._stopper = stopper
         self._executors = executors
         self._terminals = terminals
+        self._gone = _GONE
 
-    async def recover(self) -> None:
-        """Load what is unfinished, take executors back, and go on."""
+    async def recover(self, *, restored: bool = False) -> None:
+        """Load what is unfinished, take executors back, and go on.
+
+        After a restore from a backup, nothing that was unfinished then is run again.
+        """
+        self._gone = _EARLIER if restored else _GONE
         unfinished = await tasks.unfinished(self._store)
         session_ids = dict.fromkeys(task.session_id for task in unfinished)
         found = await asyncio.gather(*(self._find(each) for each in session_ids))
         lives = [live for live in found if live is not None]
         await asyncio.gather(*(self._load(live) for live in lives))
+        if restored:
+            for live in lives:
+                await self._drop_waiting(live)
         # From here on executors report; what they need to be known by is loaded.
         taken = {one.pooled.executor_id: one for one in await self._executors.open()}
         found_running = list(taken.values())
@@ -98,6 +116,7 @@ class Recovery:
             return
         run = Run(live, current.task_id, current.received)
         run.executor_id = current.executor_id
+        run.measure_from(current.started_at)
         for block in await messages.open_blocks(self._store, live.row.number, run.task_id):
             run.blocks[block.block_id] = Begun(block.sequence)
         if current.result is not None:
@@ -107,6 +126,11 @@ class Recovery:
             self._tokens.admit(Grant(row=row))
         for asked in await permissions.pending_of_task(self._store, run.task_id):
             self._permissions.restore(asked, live)
+
+    async def _drop_waiting(self, live: LiveSession) -> None:
+        for task in list(live.queue):
+            async with live.lock:
+                await drop_queued(live, task.task_id, _NOT_AGAIN, None)
 
     async def _put_back(self, live: LiveSession) -> None:
         """Tasks that no executor had heard of wait again."""
@@ -142,7 +166,7 @@ class Recovery:
             await self._finisher.finish(run, run.result)
         elif one is None:
             self._dispatcher.resume(live, run, None)
-            lost = _GONE if run.ending is None else describe_loss(run.ending)
+            lost = self._gone if run.ending is None else describe_loss(run.ending)
             await self._finisher.finish(run, result_of(lost))
         elif any(info.task_id == run.task_id for info in one.tasks):
             self._dispatcher.resume(live, run, None)

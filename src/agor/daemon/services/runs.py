@@ -10,6 +10,8 @@ import msgspec
 from agor.daemon.pool.ending import Ending
 from agor.daemon.services.line import Entry
 from agor.daemon.services.live import LiveSession
+from agor.daemon.services.stamps import Stopwatch
+from agor.daemon.services.texts import LONG
 from agor.daemon.store import messages, tasks
 from agor.daemon.store.base import Statement
 from agor.daemon.store.rows import MessageRow
@@ -41,6 +43,8 @@ class Run:
         self.task_id = task_id
         self.environment: ExecutionEnvironment | None = None
         self.acquiring: asyncio.Task[ExecutionEnvironment] | None = None
+        #: How long ago it was started.
+        self.age: Stopwatch | None = None
         #: Who has the task, or is about to.
         self.executor_id: str | None = None
         #: The last sequence that was taken, and the last that is stored.
@@ -58,12 +62,19 @@ class Run:
         #: The blocks that are not complete; each id stands for the one that began last.
         self.blocks: dict[str, Begun] = {}
         self.block_count = 0
+        #: Where its long blocks start that are complete; their texts are compacted at its end.
+        self.long_blocks: set[int] = set()
         self.agent_session_id: str | None = None
         #: How the executor says that it ended.
         self.result: TaskResult | None = None
         #: How the executor itself ended, if it did.
         self.ending: Ending | None = None
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def measure_from(self, started_at: int | None) -> None:
+        """Measure its time from its start, unless that is being done."""
+        if self.age is None and started_at is not None:
+            self.age = Stopwatch(started_at)
 
     async def wait_ended(self) -> None:
         """Wait for the end. Whoever gives up waiting does not end it, as awaiting it would."""
@@ -86,6 +97,7 @@ class StreamEntry(Entry):
         super().__init__(patient=True)
         self.urgent = False
         self.run = run
+        self.tasks.add(run.task_id)
         self.upto = run.taken
         self._marks: list[tuple[int, Mark, bytes, Begun | None]] = []
 
@@ -123,6 +135,8 @@ def _statement(run: Run, event: Mark, data: bytes, block: Begun | None, sequence
         block.sequence = sequence
         return messages.start(_message(run, event, data, sequence))
     if isinstance(event, BlockComplete):
+        if sequence - block.sequence >= LONG:
+            run.long_blocks.add(block.sequence)
         return messages.complete(number, block.sequence, sequence, event.length, event.is_error)
     changed = None if event.tool_input is None else data
     reason = None if event.reason is None else kept(event.reason)

@@ -13,7 +13,7 @@ from agor.daemon.services.line import Entry, spelled
 from agor.daemon.services.live import LiveSessions, Turn, outlast
 from agor.daemon.services.principal import Principal
 from agor.daemon.services.receipts import Receipt
-from agor.daemon.services.stamps import new_id, now
+from agor.daemon.services.stamps import new_id, time_of
 from agor.daemon.services.terminals.terminals import Terminals
 from agor.daemon.services.workspaces.workspaces import Ground, Workspaces
 from agor.daemon.store import sessions
@@ -71,10 +71,11 @@ class Sessions:
         servers: bytes | None,
         receipt: Receipt | None,
     ) -> Session:
-        created = now()
+        session_id = new_id()
+        created = time_of(session_id)
         row = SessionRow(
             number=self._lives.next_number(),
-            session_id=new_id(),
+            session_id=session_id,
             user_id=who.user_id,
             status="idle",
             agentic_tool=new.agentic_tool,

@@ -15,7 +15,7 @@ from agor.daemon.services.live import LiveSession, LiveSessions, Turn
 from agor.daemon.services.principal import Principal
 from agor.daemon.services.receipts import Receipt
 from agor.daemon.services.runs import Run, Runs
-from agor.daemon.services.stamps import now
+from agor.daemon.services.stamps import not_before
 from agor.daemon.services.stops import Stopper
 from agor.daemon.services.tasks import find_task
 from agor.daemon.store import tasks
@@ -121,13 +121,13 @@ class TaskStops:
         row: TaskRow = msgspec.structs.replace(
             current,
             status="stopped",
-            ended_at=now(),
+            ended_at=not_before(current.created_at),
             result=msgspec.json.encode(result_of(why, stopped=True)),
         )
         entry = Entry([tasks.update(row)])
         if receipt is not None:
             entry.also(receipt.statement(202, views.task(row)))
-        entry.tell("task", row.task_id, views.task_state(row))
+        entry.end_task(row.task_id, views.task_state(row))
         await live.commit(entry, current=None, queue=live.queue, last="stopped")
         run = self._runs.get(row.task_id)
         if run is not None and not run.ended.done():

@@ -12,7 +12,7 @@ from agor.daemon.services.line import Entry
 from agor.daemon.services.live import LiveSession, LiveSessions, Turn
 from agor.daemon.services.principal import Principal
 from agor.daemon.services.receipts import Receipt
-from agor.daemon.services.stamps import new_id, now
+from agor.daemon.services.stamps import new_id, time_of
 from agor.daemon.services.workspaces.workspaces import Workspaces
 from agor.daemon.store import tasks
 from agor.daemon.store.base import Store
@@ -79,7 +79,7 @@ class Tasks:
             entry = Entry([tasks.insert(row)])
             if receipt is not None:
                 entry.also(receipt.statement(202, accepted))
-            entry.tell("task", row.task_id, views.task_state(row, len(queue)))
+            entry.begin_task(row.task_id, views.task_state(row, len(queue)))
             if place is None and await self._begin(live, row, entry):
                 return accepted
             await live.commit(entry, current=live.current, queue=queue)
@@ -181,8 +181,9 @@ def _check_mode(who: Principal, live: LiveSession, new: NewPrompt) -> None:
 def _new_task(who: Principal, live: LiveSession, new: NewPrompt) -> TaskRow:
     last = max((task.position for task in live.queue), default=0)
     current = live.current.position if live.current is not None else 0
+    task_id = new_id()
     return TaskRow(
-        task_id=new_id(),
+        task_id=task_id,
         session_id=live.session_id,
         user_id=who.user_id,
         status="queued",
@@ -194,7 +195,7 @@ def _new_task(who: Principal, live: LiveSession, new: NewPrompt) -> TaskRow:
         timeout_ms=new.timeout_ms,
         executor_id=None,
         received=0,
-        created_at=now(),
+        created_at=time_of(task_id),
         started_at=None,
         ended_at=None,
         result=None,

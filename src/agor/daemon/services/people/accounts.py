@@ -30,7 +30,7 @@ from agor.daemon.services.people.refusals import Refusals
 from agor.daemon.services.people.sign_ins import SignIns
 from agor.daemon.services.people.throttle import Throttle
 from agor.daemon.services.principal import Principal
-from agor.daemon.services.stamps import new_id, now
+from agor.daemon.services.stamps import new_id, now, time_of
 from agor.daemon.store import users
 from agor.daemon.store.base import Statement, Store, Write
 from agor.daemon.store.rows import AuditRecord, UserRow
@@ -80,8 +80,8 @@ class Accounts:
 
     # ── changing ─────────────────────────────────────────────────────────────────────────────
 
-    async def add(self, who: Principal, new: NewUser) -> User:
-        """Add somebody."""
+    async def add(self, who: Principal, new: NewUser, *, dry_run: bool = False) -> User:
+        """Add somebody; with `dry_run`, only check whether that is possible."""
         _check_may_add(who, new)
         check_name(new.name)
         if new.unix_username is not None:
@@ -95,15 +95,18 @@ class Accounts:
                     f"there is a user {quoted(normal(new.name))} already",
                     hint="Small and capital letters are the same in names.",
                 )
+            user_id = new_id()
             row = UserRow(
-                user_id=new_id(),
+                user_id=user_id,
                 name=normal(new.name),
                 role=new.role,
                 unix_username=new.unix_username,
-                created_at=now(),
+                created_at=time_of(user_id),
                 password_hash=password,
             )
             check_may_share(who, self._people.everybody(), row)
+            if dry_run:
+                return shown(row)
             added = record(
                 "user.added", who, subject=row.user_id, name=row.name, role=row.role,
                 unix_username=row.unix_username, password=password is not None,

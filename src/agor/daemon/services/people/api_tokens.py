@@ -20,7 +20,7 @@ from agor.daemon.services.live import outlast
 from agor.daemon.services.people.account_rules import check_may_touch
 from agor.daemon.services.people.people import People
 from agor.daemon.services.principal import Principal
-from agor.daemon.services.stamps import new_id, now
+from agor.daemon.services.stamps import new_id, now, time_of
 from agor.daemon.store import api_tokens
 from agor.daemon.store.base import Store, Write
 from agor.daemon.store.rows import ApiTokenRow
@@ -82,12 +82,13 @@ class ApiTokens:
                 hint="Revoke those that nobody uses: agor token list",
             )
         token = f"agor_{secrets.token_urlsafe(32)}"
+        token_id = new_id()
         row = ApiTokenRow(
-            token_id=new_id(),
+            token_id=token_id,
             user_id=who.user_id,
             name=new.name,
             token_hash=hash_of(token),
-            created_at=created,
+            created_at=time_of(token_id),
             expires_at=self._expiry(who, new, created),
             last_used_at=None,
             revoked_at=None,

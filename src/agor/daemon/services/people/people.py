@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 import structlog
 
 from agor.daemon.services.principal import Principal
-from agor.daemon.services.stamps import new_id, now
+from agor.daemon.services.stamps import new_id, time_of
 from agor.daemon.store import users
 from agor.daemon.store.base import Store, Write
 from agor.daemon.store.rows import UserRow
@@ -46,8 +46,13 @@ class People:
         """Learn who there is; gives the owner of the home."""
         rows = await users.all_of(self._store)
         if not rows:
+            user_id = new_id()
             owner = UserRow(
-                user_id=new_id(), name=_name(), role="owner", unix_username=None, created_at=now()
+                user_id=user_id,
+                name=_name(),
+                role="owner",
+                unix_username=None,
+                created_at=time_of(user_id),
             )
             await self._store.commit(Write([users.insert(owner)]))
             rows = [owner]

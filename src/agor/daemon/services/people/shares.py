@@ -60,6 +60,7 @@ class Shares:
                 access=new.access,
                 created_by=who.user_id,
                 created_at=now(),
+                session_created_at=live.row.created_at,
             )
             entry = Entry([shares.put(row)])
             entry.records.append(

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 
 from agor.daemon.services.people.api_tokens import hash_of
 from agor.daemon.services.people.people import People
-from agor.daemon.services.stamps import new_id, now
+from agor.daemon.services.stamps import new_id, now, time_of
 from agor.daemon.store import sign_ins
 from agor.daemon.store.base import Statement, Store
 from agor.daemon.store.rows import SignInRow
@@ -53,13 +53,13 @@ class SignIns:
     def make(self, user_id: str) -> tuple[SignInRow, str]:
         """Make a sign-in and its cookie; it counts once it is stored and `admit` is called."""
         secret = secrets.token_urlsafe(32)
-        created = self.clock()
+        sign_in_id = new_id()
         row = SignInRow(
-            sign_in_id=new_id(),
+            sign_in_id=sign_in_id,
             user_id=user_id,
             secret_hash=hash_of(secret),
-            created_at=created,
-            expires_at=created + LIFE,
+            created_at=time_of(sign_in_id),
+            expires_at=self.clock() + LIFE,
         )
         return row, secret
 

@@ -23,7 +23,6 @@ from agor.daemon.services.rules.book import Verdict
 from agor.daemon.services.rules.matching import Rule
 from agor.daemon.services.rules.past import question_of
 from agor.daemon.services.rules.rules import Rules, made
-from agor.daemon.services.stamps import now
 from agor.daemon.store import permissions, rules, tasks
 from agor.daemon.store.rows import AuditRecord, PermissionRow, TaskRow
 from agor.errors import AgorError
@@ -62,7 +61,7 @@ class Answers:
         async with Turn(pending.live) as live:
             if not self._questions.is_open(pending) or not still():
                 return None
-            row = msgspec.structs.replace(pending.row, decided_at=now(), **answer)
+            row = msgspec.structs.replace(pending.row, decided_at=pending.age.now(), **answer)
             entry = Entry([permissions.decide(row)])
             entry.records.append(decided(row, who))
             if rule is not None and who is not None:

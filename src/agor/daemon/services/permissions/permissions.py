@@ -25,7 +25,7 @@ from agor.daemon.services.rules.book import Verdict
 from agor.daemon.services.rules.past import question_of
 from agor.daemon.services.rules.rules import Rules
 from agor.daemon.services.runs import Run
-from agor.daemon.services.stamps import new_id, now
+from agor.daemon.services.stamps import new_id, time_of
 from agor.daemon.store import permissions
 from agor.daemon.store.base import Store
 from agor.daemon.store.rows import PermissionRow, TaskRow
@@ -80,6 +80,7 @@ class Permissions:
                     # Somebody may have put it while we waited for our turn.
                     known = self.questions.asked((params.task_id, params.request_id))
                     if known is None:
+                        _check_runs(run, live)
                         known = await self._put(live, params)
             except _NotNow:
                 # By then the rule may hold no more: it is looked up again.
@@ -106,15 +107,18 @@ class Permissions:
                 return None if row is None else answer_of(row)
             # It may have been put and even answered while we read; else it was stored, and whoever
             # put it did not live to see it.
-            known = self.questions.asked((params.task_id, params.request_id))
-            return known or self.questions.open(row, run.live)
+            async with Turn(run.live, patience=None) as live:
+                known = self.questions.asked((params.task_id, params.request_id))
+                if known is None:
+                    _check_runs(run, live)
+                    known = self.questions.open(row, live)
+                return known
 
     async def _put(
         self, live: LiveSession, params: RequestPermissionParams
     ) -> Pending | RequestPermissionResult:
         current = live.current
-        if current is None or current.task_id != params.task_id:
-            raise UnknownTask("this task has ended")
+        assert current is not None
         row = _new_question(live, params, self._timeout_ms)
         session = live.row
         verdict = self._rules.judge(
@@ -135,7 +139,7 @@ class Permissions:
         self, live: LiveSession, current: TaskRow, asked: PermissionRow, verdict: Verdict
     ) -> RequestPermissionResult:
         """Put a question together with its answer."""
-        row = msgspec.structs.replace(asked, decided_at=now(), **by_itself(verdict))
+        row = msgspec.structs.replace(asked, decided_at=asked.created_at, **by_itself(verdict))
         entry = Entry([permissions.insert(row)])
         entry.records.append(decided(row, None))
         entry.tell("permission", row.task_id, views.permission(row))
@@ -226,6 +230,16 @@ class _NotNow(Exception):
     """The store could not take an answer that a rule gave."""
 
 
+def _check_runs(run: Run, live: LiveSession) -> None:
+    """Refuse a question of a task that has ended or has reported its result.
+
+    `live.lock` is held by the caller: a question is never open behind the end of its task.
+    """
+    current = live.current
+    if current is None or current.task_id != run.task_id or run.result is not None:
+        raise UnknownTask("this task has ended")
+
+
 def _new_question(
     live: LiveSession, params: RequestPermissionParams, timeout_ms: int
 ) -> PermissionRow:
@@ -235,9 +249,11 @@ def _new_question(
         raise InvalidParams("params.tool_input: cannot be written as JSON again") from None
     if len(tool_input) > _MOST_BYTES:
         raise InvalidParams(f"params.tool_input: more than {_MOST_BYTES} bytes")
-    created = now()
+    permission_id = new_id()
+    created = time_of(permission_id)
     return PermissionRow(
-        permission_id=new_id(),
+        permission_id=permission_id,
+        user_id=live.row.user_id,
         session_id=live.session_id,
         task_id=params.task_id,
         request_id=params.request_id,

@@ -15,7 +15,7 @@ import msgspec
 from agor.daemon.services import views
 from agor.daemon.services.line import Entry
 from agor.daemon.services.live import LiveSession
-from agor.daemon.services.stamps import now
+from agor.daemon.services.stamps import Stopwatch, now
 from agor.daemon.store import permissions
 from agor.daemon.store.rows import PermissionRow
 from agor.protocol.methods import RequestPermissionResult
@@ -33,6 +33,7 @@ class Pending:
     def __init__(self, row: PermissionRow, live: LiveSession) -> None:
         self.row = row
         self.live = live
+        self.age = Stopwatch(row.created_at)
         self.answer: asyncio.Future[PermissionRow] = asyncio.get_running_loop().create_future()
         self.timer: asyncio.TimerHandle | None = None
 
@@ -51,7 +52,9 @@ class Questions:
         """Take in a question that is stored, and begin its time."""
         pending = Pending(row, live)
         self._pending[row.permission_id] = self._asked[row.task_id, row.request_id] = pending
-        self.wait(pending, max(0, row.expires_at - now()) / 1000)
+        # At most all of its time, wherever the clock was set meanwhile.
+        left = min(row.expires_at - now(), row.expires_at - row.created_at)
+        self.wait(pending, max(0, left) / 1000)
         return pending
 
     def wait(self, pending: Pending, seconds: float) -> None:
@@ -109,7 +112,10 @@ class Questions:
         rows = []
         for pending in self.of_task(task_id):
             row = msgspec.structs.replace(
-                pending.row, status="cancelled", decided_at=now(), reason="its task has ended"
+                pending.row,
+                status="cancelled",
+                decided_at=pending.age.now(),
+                reason="its task has ended",
             )
             entry.also(permissions.decide(row))
             entry.tell("permission", task_id, views.permission(row))

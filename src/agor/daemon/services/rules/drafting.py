@@ -18,7 +18,7 @@ from agor.protocol.rules import NewRule, RuleEffect
 _LONGEST_EXACT = 16 * 1024
 
 
-def draft(new: NewRule, *, rule_id: str, user_id: str, at: int) -> Rule:
+def draft(new: NewRule, *, rule_id: str, user_id: str, created_at: int, at: int) -> Rule:
     """Make a rule of its form; raises `Unprocessable`. Its scope is for the caller to check."""
     if (new.input is None) == (new.exact_input is None):
         raise Unprocessable(
@@ -47,7 +47,7 @@ def draft(new: NewRule, *, rule_id: str, user_id: str, at: int) -> Rule:
         tool=new.tool,
         reason=new.reason,
         permission_id=None,
-        created_at=at,
+        created_at=created_at,
         expires_at=new.expires_at,
         revoked_at=None,
         input=None if new.input is None else canonical(new.input),
@@ -57,7 +57,13 @@ def draft(new: NewRule, *, rule_id: str, user_id: str, at: int) -> Rule:
 
 
 def draft_from_answer(
-    decision: Decision, question: Question, permission_id: str, *, rule_id: str, at: int
+    decision: Decision,
+    question: Question,
+    permission_id: str,
+    *,
+    rule_id: str,
+    created_at: int,
+    at: int,
 ) -> Rule:
     """Make the rule that goes with an answer; without more it is about exactly this question."""
     given = decision.rule
@@ -80,7 +86,7 @@ def draft_from_answer(
         expires_at=None if given is None else given.expires_at,
         reason=decision.reason,
     )
-    made = draft(new, rule_id=rule_id, user_id=question.user_id, at=at)
+    made = draft(new, rule_id=rule_id, user_id=question.user_id, created_at=created_at, at=at)
     rule = Rule(msgspec.structs.replace(made.row, permission_id=permission_id))
     if not rule.would_decide(question):
         raise Unprocessable(

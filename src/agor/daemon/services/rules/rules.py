@@ -17,7 +17,7 @@ from agor.daemon.services.rules.book import MOST_RULES, RuleBook, Verdict
 from agor.daemon.services.rules.drafting import draft, draft_from_answer
 from agor.daemon.services.rules.matching import Question, Rule
 from agor.daemon.services.rules.paths import plain
-from agor.daemon.services.stamps import new_id, now
+from agor.daemon.services.stamps import new_id, now, time_of
 from agor.daemon.store import rules, sessions
 from agor.daemon.store.base import Store, Write
 from agor.daemon.store.rows import AuditRecord, PermissionRow, RuleRow
@@ -86,8 +86,14 @@ class Rules:
             raise access.forbidden(who, "rule.make")
         await self._make_room(who.user_id)
         question = past.question_of(row, who.user_id, live.row.workspace)
+        rule_id = new_id()
         return draft_from_answer(
-            decision, question, row.permission_id, rule_id=new_id(), at=self.clock()
+            decision,
+            question,
+            row.permission_id,
+            rule_id=rule_id,
+            created_at=time_of(rule_id),
+            at=self.clock(),
         )
 
     def apply(self, rule: Rule) -> None:
@@ -97,7 +103,14 @@ class Rules:
         self.on_made(rule.row.user_id)
 
     async def _draft(self, who: Principal, new: NewRule) -> Rule:
-        rule = draft(new, rule_id=new_id(), user_id=who.user_id, at=self.clock())
+        rule_id = new_id()
+        rule = draft(
+            new,
+            rule_id=rule_id,
+            user_id=who.user_id,
+            created_at=time_of(rule_id),
+            at=self.clock(),
+        )
         row = rule.row
         if row.scope == "session":
             await self._lives.get_for(who, row.scope_id, "rule.make")

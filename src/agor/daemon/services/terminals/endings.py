@@ -16,7 +16,7 @@ from agor.daemon.pool.ending import Ending, signal_name
 from agor.daemon.services.audit.records import record
 from agor.daemon.services.executors import Executors
 from agor.daemon.services.principal import Principal
-from agor.daemon.services.stamps import now
+from agor.daemon.services.stamps import not_before
 from agor.daemon.services.terminals.live import LiveTerminal
 from agor.daemon.services.terminals.registry import OpenTerminals
 from agor.daemon.store import terminals
@@ -110,7 +110,11 @@ class Endings:
         if not end.is_over:
             how += await self._end_executor(terminal, end.how)
         ended = msgspec.structs.replace(
-            terminal.row, status="ended", exit_code=end.exit_code, how=how, ended_at=now()
+            terminal.row,
+            status="ended",
+            exit_code=end.exit_code,
+            how=how,
+            ended_at=terminal.age.now(),
         )
         try:
             await self._commit(ended, end.by)
@@ -153,7 +157,11 @@ class Endings:
     async def end_stored(self, row: TerminalRow, how: str, exit_code: int | None = None) -> None:
         """End one of an earlier daemon, of which nothing is here any more."""
         ended = msgspec.structs.replace(
-            row, status="ended", exit_code=exit_code, how=how, ended_at=now()
+            row,
+            status="ended",
+            exit_code=exit_code,
+            how=how,
+            ended_at=not_before(row.created_at),
         )
         await self._commit(ended, None)
 

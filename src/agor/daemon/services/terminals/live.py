@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 from typing import Protocol
 
+from agor.daemon.services.stamps import Stopwatch
 from agor.daemon.services.terminals.attachment import Attachment
 from agor.daemon.services.terminals.audience import Audience, Queue, beyond
 from agor.daemon.store.rows import TerminalRow
@@ -48,6 +49,7 @@ class LiveTerminal:
     ) -> None:
         self.row = row
         self.environment = environment
+        self.age = Stopwatch(row.created_at)
         self._keeper = keeper
         self._timeout = timeout
         self.audience = Audience(

@@ -19,7 +19,7 @@ from agor.daemon.services.live import LiveSession, LiveSessions, Turn, outlast
 from agor.daemon.services.people.people import People
 from agor.daemon.services.principal import Principal
 from agor.daemon.services.receipts import Receipt
-from agor.daemon.services.stamps import new_id, now
+from agor.daemon.services.stamps import new_id, time_of
 from agor.daemon.services.terminals.endings import Endings
 from agor.daemon.services.terminals.live import LiveTerminal
 from agor.daemon.services.terminals.registry import OpenTerminals
@@ -158,7 +158,7 @@ class Openings:
                 shell=spawned.shell,
                 cwd=live.row.workspace,
                 status="open",
-                created_at=now(),
+                created_at=time_of(spawned.terminal_id),
             )
             told = views.terminal(row, 0)
             statements = [terminals.insert(row)]

@@ -12,7 +12,7 @@ from agor.daemon.services.access import Action
 from agor.daemon.services.audit.records import record
 from agor.daemon.services.principal import Principal
 from agor.daemon.services.receipts import Receipt
-from agor.daemon.services.stamps import new_id, now
+from agor.daemon.services.stamps import new_id, time_of
 from agor.daemon.services.workspaces.clones import Clones
 from agor.daemon.services.workspaces.git_turns import GitTurns
 from agor.daemon.services.workspaces.identities import Identities
@@ -68,14 +68,15 @@ class Repos:
                     f"{quoted(top)} is registered already, as {quoted(known.name)}",
                     hint=f"Its id is {known.repo_id}.",
                 )
+            repo_id = new_id()
             row = RepoRow(
-                repo_id=new_id(),
+                repo_id=repo_id,
                 user_id=who.user_id,
                 name=await self._free_name(who, name, top),
                 path=top,
                 url=None,
                 status="ready",
-                created_at=now(),
+                created_at=time_of(repo_id),
             )
             return await self._insert(who, row, 201, receipt)
 
@@ -87,14 +88,15 @@ class Repos:
         self._clones.refuse_if_crowded()
         async with self._turns.changing(f"repos of {who.user_id}"):
             free = await self._free_name(who, name, url)
+            repo_id = new_id()
             row = RepoRow(
-                repo_id=new_id(),
+                repo_id=repo_id,
                 user_id=who.user_id,
                 name=free,
                 path=f"{self._identities.folder(identity, 'repos')}/{free}",
                 url=url,
                 status="cloning",
-                created_at=now(),
+                created_at=time_of(repo_id),
             )
             shown = await self._insert(who, row, 202, receipt)
         self._clones.begin(row, address)

@@ -22,7 +22,7 @@ from agor.daemon.services.audit.records import record
 from agor.daemon.services.live import LiveSessions, outlast
 from agor.daemon.services.principal import Principal
 from agor.daemon.services.receipts import Receipt
-from agor.daemon.services.stamps import new_id, now
+from agor.daemon.services.stamps import new_id, time_of
 from agor.daemon.services.workspaces.git_turns import GitTurns
 from agor.daemon.services.workspaces.identities import Identities
 from agor.daemon.services.workspaces.repos import Repos
@@ -114,7 +114,7 @@ class Worktrees:
             base=base_name,
             base_commit=commit,
             status="making",
-            created_at=now(),
+            created_at=time_of(worktree_id),
         )
 
     async def _written(self, who: Principal, row: WorktreeRow, receipt: Receipt | None) -> Worktree:
