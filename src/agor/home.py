@@ -3,6 +3,7 @@
 HOME/                  made 0700; nobody else may write to it
   config.yaml          0600; see agor.config
   token                0600; opens the API
+  port                 0600; where the daemon listened last, preferred at its next start
   agor.db              the database, unless it is elsewhere
   audit.anchors        0600; what the audit log was, outside of the database
   agents/              agents' programs, unless they are elsewhere; see agor.installing.folder
@@ -33,7 +34,7 @@ import msgspec
 from msgspec import Struct
 
 from agor import linux, private
-from agor.errors import BadInput, DaemonRunning
+from agor.errors import BadInput, DaemonNotRunning, DaemonRunning
 from agor.protocol.launching import Process
 
 T = TypeVar("T")
@@ -42,6 +43,7 @@ T = TypeVar("T")
 _LOCK_PATIENCE = 1.0
 #: The lock file is always as long, so that no look at it sees the end of something else.
 _HOLDER_BYTES = 128
+_WAIT = "Wait until agor restore has ended; it may be waiting for an answer in its terminal."
 _TOKEN = re.compile(r"[!-~]{32,}")
 
 
@@ -59,17 +61,20 @@ class Description(Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A daemon that holds the lock. While it has no description it is starting, or `ending`."""
+    """Who holds the lock. A daemon without a description is starting, or `ending`."""
 
     process: Process | None
     description: Description | None
     ending: bool = False
+    #: It is no daemon, but puts a backup in place.
+    restoring: bool = False
 
 
 class _Holder(Process, frozen=True):
     """What the lock file says of who holds it."""
 
     ending: bool = False
+    restoring: bool = False
 
 
 class Home:
@@ -79,6 +84,7 @@ class Home:
         self.folder = folder.absolute()
         self.config_file = self.folder / "config.yaml"
         self.token_file = self.folder / "token"
+        self.port_file = self.folder / "port"
         self.anchor_file = self.folder / "audit.anchors"
         self.runtime = self.folder / "run"
         self.log_file = self.folder / "logs" / "daemon.log"
@@ -147,17 +153,20 @@ class Home:
     # ── the daemon of this home ──────────────────────────────────────────────────────────────
 
     @contextlib.contextmanager
-    def lock(self) -> Iterator[None]:
-        """Be the daemon of this home. Another one is told with `DaemonRunning`."""
+    def lock(self, *, restoring: bool = False) -> Iterator[None]:
+        """Be the daemon of this home, or keep daemons out while a backup is restored.
+
+        Raises `DaemonRunning` if somebody else is or does.
+        """
         self.prepare()
-        fd = os.open(self.lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fd = private.open_to_write(self.lock_file)
         try:
             if not private.locked_within(fd, _LOCK_PATIENCE):
-                raise self._in_use()
+                raise self._in_use(restoring=restoring)
             self._lock_fd = fd
             # A daemon before us may have been killed.
             self.description_file.unlink(missing_ok=True)
-            self._say_who_holds(ending=False)
+            self._say_who_holds(restoring=restoring)
             try:
                 yield
             finally:
@@ -166,9 +175,9 @@ class Home:
             self._lock_fd = None
             os.close(fd)
 
-    def _say_who_holds(self, *, ending: bool) -> None:
+    def _say_who_holds(self, *, ending: bool = False, restoring: bool = False) -> None:
         process = _this_process()
-        told = msgspec.json.encode(_Holder(process.pid, process.started, ending))
+        told = msgspec.json.encode(_Holder(process.pid, process.started, ending, restoring))
         assert self._lock_fd is not None, "who says so has the lock"
         with private.telling(self.lock_file):
             # In this order: whoever looks meanwhile sees the one or the other.
@@ -201,10 +210,20 @@ class Home:
             self.description_file.unlink(missing_ok=True)
             self._say_who_holds(ending=True)
 
+    def last_port(self) -> int:
+        """Return the port of the last start, so that bookmarks survive a restart; 0 if unknown."""
+        port = _read(self.port_file, int)
+        return port if port is not None and 0 < port < 65_536 else 0
+
+    def keep_port(self, port: int) -> None:
+        """Remember the port for the next start. The caller serves this home."""
+        if port != self.last_port():
+            private.write(self.port_file, b"%d\n" % port)
+
     def running(self) -> Running | None:
         """Tell who serves this home now; None if nobody does."""
         try:
-            fd = os.open(self.lock_file, os.O_RDWR | os.O_CLOEXEC)
+            fd = os.open(self.lock_file, os.O_RDONLY | os.O_CLOEXEC)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
@@ -229,14 +248,30 @@ class Home:
         found = _read(self.description_file, Description)
         if found is not None and (found.pid, found.process_start) != (process.pid, process.started):
             found = None
-        return Running(process, found, holder.ending)
+        return Running(process, found, holder.ending, holder.restoring)
 
-    def _in_use(self) -> DaemonRunning:
+    def refuse_while_restoring(self, running: Running) -> None:
+        """Raise `DaemonNotRunning` if a backup is being restored: no daemon can be started now."""
+        if running.restoring:
+            raise DaemonNotRunning(self._restoring(running), hint=_WAIT)
+
+    def _restoring(self, running: Running) -> str:
+        who = f" (process {running.process.pid})" if running.process else ""
+        return f"a backup is being restored into {self.folder}{who}"
+
+    def _in_use(self, *, restoring: bool) -> DaemonRunning:
         holder = self._holder()
+        if holder.restoring:
+            return DaemonRunning(self._restoring(holder), hint=_WAIT)
         facts = [f"process {holder.process.pid}"] if holder.process else []
         if holder.description:
             facts.insert(0, holder.description.url)
         who = f" ({', '.join(facts)})" if facts else ""
+        if restoring:
+            return DaemonRunning(
+                f"a daemon serves {self.folder}{who}; nothing was changed",
+                hint="End it first: agor daemon stop",
+            )
         return DaemonRunning(
             f"another daemon serves {self.folder} already{who}",
             hint="`agor daemon stop` ends it. A second one needs an AGOR_HOME of its own.",

@@ -9,7 +9,7 @@ from typing import Any
 from tests.api.serving import Served
 
 
-def git(folder: Path, *arguments: str) -> str:
+def git(folder: Path, *arguments: str, code: int = 0) -> str:
     """Run git as a person would, with nothing of this machine's settings."""
     env = {
         "PATH": "/usr/bin:/bin:/usr/local/bin", "HOME": "/nonexistent", "LC_ALL": "C",
@@ -20,7 +20,7 @@ def git(folder: Path, *arguments: str) -> str:
         ["git", *arguments], cwd=folder, env=env, capture_output=True, text=True, timeout=60,
         errors="backslashreplace",
     )  # fmt: skip
-    assert done.returncode == 0, f"{arguments}: {done.stderr}"
+    assert done.returncode == code, f"{arguments}: {done.stderr}"
     return done.stdout.strip()
 
 

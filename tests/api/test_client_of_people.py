@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from agor.client import Client
+from agor.client.address import Find, fixed
 from agor.client.signing_in import make_token
 from agor.daemon.services.people.throttle import FREE_BY_NAME
 from agor.errors import (
@@ -22,6 +23,10 @@ from agor.errors import (
 from agor.protocol.people import NewToken
 from tests.api.people import PASSWORD, cheapen
 from tests.api.serving import Served
+
+
+def at(url: str) -> Find:
+    return lambda: fixed(url, "none")
 
 
 @pytest.fixture
@@ -78,7 +83,7 @@ async def test_tokens_are_made_listed_and_revoked(served: Served, client: Client
 
 async def test_who_has_a_password_gets_a_token_with_it(served: Served, client: Client) -> None:
     ada = await client.users.add("ada", password=PASSWORD)
-    made = await make_token(served.url, "ada", PASSWORD, NewToken(name="laptop"))
+    made = await make_token(at(served.url), "ada", PASSWORD, NewToken(name="laptop"))
     assert made.user_id == ada.user_id
     assert served.daemon.sign_ins.of(ada.user_id) == [], "and is signed out again"
     async with Client(served.url, made.token) as hers:
@@ -87,10 +92,10 @@ async def test_who_has_a_password_gets_a_token_with_it(served: Served, client: C
         )  # fmt: skip
     for _ in range(FREE_BY_NAME):
         with pytest.raises(Unauthenticated):
-            await make_token(served.url, "ada", PASSWORD, NewToken(name="x"))
+            await make_token(at(served.url), "ada", PASSWORD, NewToken(name="x"))
     with pytest.raises(TooManyAttempts):
-        await make_token(served.url, "ada", "another password", NewToken(name="x"))
+        await make_token(at(served.url), "ada", "another password", NewToken(name="x"))
     with pytest.raises(BadInput):
-        await make_token("no address", "ada", PASSWORD, NewToken(name="x"))
+        await make_token(at("no address"), "ada", PASSWORD, NewToken(name="x"))
     with pytest.raises(DaemonNotRunning):
-        await make_token("http://127.0.0.1:9", "ada", PASSWORD, NewToken(name="x"))
+        await make_token(at("http://127.0.0.1:9"), "ada", PASSWORD, NewToken(name="x"))

@@ -165,7 +165,7 @@ async def test_a_conflict_in_the_middle_of_a_merge_is_saved_with_its_marks(
     worktree_id, path = await worktree(served, await registered(served, shop))
     add_commit(shop, "file", "theirs\n")
     add_commit(path, "file", "ours\n")
-    subprocess.run(["git", "merge", "main"], cwd=path, capture_output=True, timeout=PATIENCE)
+    git(path, "merge", "main", code=1)
     assert "UU" in [each["code"] for each in (await state_of(served, worktree_id))["files"]]
     await ask(served, "DELETE", f"/worktrees/{worktree_id}", 409)
     removed = await ask(served, "DELETE", f"/worktrees/{worktree_id}?discard=true", 200)

@@ -14,7 +14,7 @@ import struct
 import subprocess
 import termios
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from tests.integration.processes import PATIENCE, Mark
@@ -42,9 +42,16 @@ class Terminal:
 
     def wait_for(self, text: str, times: int = 1, patience: float = PATIENCE) -> None:
         """Wait until it has shown this text, so many times."""
+        shown = self.wait_until(lambda text_so_far: text_so_far.count(text) >= times, patience)
+        assert shown, f"{text!r} was not shown:\n{self.text}"
+
+    def wait_until(self, enough: Callable[[str], bool], patience: float = PATIENCE) -> bool:
+        """Read on until all it has shown is enough; tell whether that came before its end."""
         deadline = time.monotonic() + patience
-        while self.text.count(text) < times:
-            assert self._read(deadline), f"{text!r} was not shown:\n{self.text}"
+        while not enough(self.text):
+            if not self._read(deadline):
+                return False
+        return True
 
     def type(self, keys: str) -> None:
         """Press keys."""

@@ -123,15 +123,6 @@ def test_a_log_that_was_changed_is_named_and_the_exit_code_says_so(
     assert json.loads(done.stdout)["fault"]["kind"] == kind
 
 
-def test_without_a_daemon_there_is_nothing_to_list_and_that_is_said(
-    audit: Audit, daemon: DaemonProcess
-):
-    daemon.stop()
-    done = audit("list")
-    assert done.returncode == 1
-    assert "agor daemon start" in done.stderr
-
-
 def test_a_home_without_a_database_is_said_to_have_none(installed: Path, mark, tmp_path: Path):
     done = subprocess.run(
         [installed / "agor", "audit", "verify"],

@@ -78,7 +78,7 @@ def test_all_settings_are_listed_with_their_value_and_origin(config):
     assert "2G  " in by_name["execution.limits.memory"]
     assert "file (default: none)" in by_name["execution.limits.memory"]
     assert "4040 " in by_name["daemon.port"]
-    assert "variable (default: 3030)" in by_name["daemon.port"]
+    assert "variable (default: 0)" in by_name["daemon.port"]
     assert " default " in by_name["execution.max_executors"]
     for name, key in KEYS.items():
         assert by_name[name].endswith(key.meaning)

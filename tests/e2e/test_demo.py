@@ -54,13 +54,15 @@ def test_without_a_terminal_it_plays_to_the_end_and_leaves_nothing(
     assert done.stderr == ""
     shown = done.stdout
     in_order = [
+        "scripted model at", "starting a daemon", "daemon at", "starting Claude Code",
         "I will write", "● Write", "+import getpass", "the demo says yes", "● Bash",
-        "That is all.", "✓ completed", "each shown once",
+        "That is all.", "✓ completed", "each shown once", "stopping the daemon", "have ended",
     ]  # fmt: skip
     places = [shown.index(text) for text in in_order]
     assert places == sorted(places)
     assert program_ran(shown)
-    assert "(the daemon was killed and is back after" in shown
+    assert "(the daemon is killed, and started again)" in shown
+    assert "(the daemon is back after" in shown
     said = shown.replace("\n", " ")
     for words in ("While this is being said", "the agent goes on, and not a word is missed."):
         assert words in said

@@ -15,24 +15,6 @@ from tests.e2e.runs import asks, sessions, tasks, words
 from tests.integration.processes import PATIENCE
 
 
-def test_without_a_daemon_one_is_started(
-    installed: Path, mark, tmp_path: Path, temporary_folder: Path
-):
-    env = {"AGOR_DAEMON__PORT": "0", "AGOR_EXECUTION__ORPHAN_TIMEOUT_MS": "1000"}
-    fresh = Agor(installed / "agor", temporary_folder / "h", mark)
-    fresh.env |= env
-    done = fresh("run", "--agent", "scripted", "hello there", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("hello there\n")
-    assert "The daemon was started: http://127.0.0.1:" in done.stderr
-    # The variable is the setting for one run.
-    fresh.env["AGOR_RUN__AGENT"] = "nobody"
-    again = fresh("run", "hello", cwd=tmp_path)
-    assert again.returncode == 1
-    assert "there is no agent 'nobody'" in again.stderr
-    fresh("daemon", "stop", "--force")
-
-
 def test_plain_text_has_everything_and_nothing_that_moves_a_cursor(agor: Agor, tmp_path: Path):
     script = words(
         {"thinking": "Hm."},

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import subprocess
 
-import pytest
-
 from tests.e2e.people_commands import Agor
 from tests.e2e.terminal import terminal
 from tests.integration.processes import Mark
@@ -113,13 +111,6 @@ def test_in_a_terminal_a_password_is_typed_twice_and_not_shown(agor: Agor):
         assert screen.wait_ended() == 1
         assert "not the same" in screen.text
     assert agor.sign_in("hal", PASSWORD) == 200
-
-
-@pytest.mark.parametrize("command", ["list", "add", "disable"])
-def test_without_a_daemon_it_says_how_to_start_one(agor: Agor, command: str, tmp_path):
-    other = Agor(agor.command, tmp_path / "none", agor.mark)
-    arguments = [] if command == "list" else ["ada"]
-    assert "agor daemon start" in other.refused("user", command, *arguments)
 
 
 def test_listening_wider_takes_somebody_with_a_password(agor: Agor, tmp_path_factory):

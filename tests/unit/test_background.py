@@ -14,7 +14,7 @@ import pytest
 from agor.cli import background
 from agor.cli.daemon import duration
 from agor.errors import DaemonError, DaemonNotRunning
-from agor.home import Home, Running
+from agor.home import Home
 
 
 @pytest.fixture
@@ -32,13 +32,13 @@ def little_patience(monkeypatch):
 class Unready(http.server.BaseHTTPRequestHandler):
     """Never ready."""
 
-    problem = b'{"type": "", "title": "", "status": 503, "detail": "no disk", "code": "x"}'
+    answer = b'{"status": "stopping", "failing": []}'
 
     def do_GET(self) -> None:
         self.send_response(503)
-        self.send_header("Content-Length", str(len(self.problem)))
+        self.send_header("Content-Length", str(len(self.answer)))
         self.end_headers()
-        self.wfile.write(self.problem)
+        self.wfile.write(self.answer)
 
     def log_message(self, *_: Any) -> None:
         """Say nothing."""
@@ -60,7 +60,7 @@ def test_one_that_does_not_become_ready_is_told_with_its_reason(home, unready_ur
         home.describe(unready_url, "0")
         with pytest.raises(DaemonNotRunning) as caught:
             background.start(home, [])
-    assert caught.value.message.endswith("is not ready after 0 s: no disk")
+    assert caught.value.message.endswith("is not ready after 0 s: it is stopping")
     assert "agor daemon logs" in (caught.value.hint or "")
 
 
@@ -70,13 +70,6 @@ def test_one_that_does_not_listen_is_told_with_the_reason(home):
         home.describe("http://127.0.0.1:1", "0")
         with pytest.raises(DaemonNotRunning, match=r"it does not answer .*Connection refused"):
             background.start(home, [])
-
-
-def test_one_that_ends_while_it_is_waited_for_is_told(home, monkeypatch):
-    found = iter([Running(None, None), Running(None, None), None])
-    monkeypatch.setattr(home, "running", lambda: next(found))
-    with pytest.raises(DaemonNotRunning, match="has just ended"):
-        background.start(home, [])
 
 
 @pytest.mark.usefixtures("little_patience")

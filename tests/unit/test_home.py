@@ -119,7 +119,7 @@ def test_one_of_another_user_is_refused(home):
 
 def test_one_that_cannot_be_made_is_told(tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(BadInput, match="cannot have the folder"):
+    with pytest.raises(BadInput, match="cannot make the folder"):
         Home(tmp_path / "file" / "home").prepare()
     assert Home(tmp_path / "file" / "home").running() is None
 

@@ -1,4 +1,4 @@
-"""How commands ask the daemon of this home, and how they ask people for secrets."""
+"""How commands ask the daemon of this home, which is started if need be, and people for secrets."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from rich.text import Text
 
 from agor.cli.printable import printable
 from agor.errors import BadInput
+from agor.home import Home
+from agor.protocol.people import SHORTEST_PASSWORD
 
 if TYPE_CHECKING:
     from agor.client import Client
@@ -23,17 +25,37 @@ _LONGEST_LINE = 8192
 
 
 def ask(work: Callable[[Client], Awaitable[T]]) -> T:
-    """Have a client of the daemon of this home, and do something with it."""
+    """Do something with a client of the daemon of this home, which is started if there is none."""
     # Imported late: it brings HTTP and WebSockets, and not every command asks.
     import asyncio
 
     from agor.client import Client
 
+    home = Home.find()
+    have_daemon(home)
+
     async def run() -> T:
-        async with Client.local() as client:
+        async with Client.local(home) as client:
             return await work(client)
 
     return asyncio.run(run())
+
+
+def have_daemon(home: Home) -> None:
+    """Start the daemon of a home unless it serves already."""
+    running = home.running()
+    if running is not None and running.description is not None:
+        return
+    # Imported late: most of the time there is one.
+    from agor.cli import background
+    from agor.config import load
+
+    # Wrong settings are reported here, and not as the last words of a daemon.
+    load(home.folder)
+    with Console(stderr=True).status("starting the daemon"):
+        description, is_new = background.start(home, [])
+    if is_new:
+        remark(f"The daemon was started: {description.url}. To end it: agor daemon stop")
 
 
 async def at_most(count: int, items: AsyncIterator[T]) -> list[T]:
@@ -60,6 +82,8 @@ def read_secret() -> str:
 def prompt_new_password(whose: str) -> str:
     """Ask for a new password, twice, at the terminal."""
     first = prompt_secret(f"New password for {whose}: ")
+    if len(first) < SHORTEST_PASSWORD:
+        raise BadInput(f"a password has at least {SHORTEST_PASSWORD} characters", hint="Try again.")
     if prompt_secret("Again: ") != first:
         raise BadInput("these two are not the same", hint="Try again.")
     return first

@@ -1,6 +1,7 @@
 """`agor audit`: shows what happened, and verifies that the log of it is still what it was.
 
-Both ask the daemon. While none runs, `verify` reads the database itself, and changes nothing.
+Both ask the daemon. While none runs, `list` starts it, and `verify` reads the database itself,
+which changes nothing.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from agor.cli.asking import ask
 from agor.cli.moments import moment, shown
 from agor.cli.printable import printable
 from agor.client import Client
@@ -59,23 +61,22 @@ def list_entries(
     after, before = moment(since), moment(until)
     console = Console(highlight=False, soft_wrap=True)
 
-    async def ask() -> int:
+    async def show(client: Client) -> int:
         count = 0
-        async with Client.local() as client:
-            entries = client.audit.entries(
-                user=user, session_id=session, action=action, after=after, before=before
-            )
-            async for entry in entries:
-                if as_json:
-                    sys.stdout.buffer.write(msgspec.json.encode(entry) + b"\n")
-                else:
-                    console.print(_line(entry))
-                count += 1
-                if count == limit:
-                    break
+        entries = client.audit.entries(
+            user=user, session_id=session, action=action, after=after, before=before
+        )
+        async for entry in entries:
+            if as_json:
+                sys.stdout.buffer.write(msgspec.json.encode(entry) + b"\n")
+            else:
+                console.print(_line(entry))
+            count += 1
+            if count == limit:
+                break
         return count
 
-    count = asyncio.run(ask())
+    count = ask(show)
     if not as_json and count == limit:
         _remark(f"These are the newest {limit}; --limit shows more.")
     elif not as_json and not count:

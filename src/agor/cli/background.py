@@ -12,16 +12,17 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from urllib.parse import urlsplit
 
 import msgspec
+from msgspec import Struct
 
 from agor import linux
 from agor.cli import log_file
+from agor.cli.asking import remark
 from agor.errors import DaemonError, DaemonNotRunning
 from agor.home import Description, Home
-from agor.protocol.api import ProblemDetails
 from agor.protocol.launching import Process
 
 #: Seconds from its start until it serves: a large database may have to be migrated first.
@@ -36,8 +37,8 @@ _LONGEST_ANSWER = 1024 * 1024
 
 def start(home: Home, arguments: Sequence[str]) -> tuple[Description, bool]:
     """Have a daemon that serves; tells whether it is a new one."""
-    if home.running() is not None:
-        return _Watch(home, None, 0).until_it_serves(), False
+    if home.running() is not None and (found := _Watch(home, None, 0).until_it_serves()):
+        return found, False
     home.prepare()
     with log_file.open_log(home.log_file) as log:
         written = log.seek(0, os.SEEK_END)
@@ -51,6 +52,7 @@ def start(home: Home, arguments: Sequence[str]) -> tuple[Description, bool]:
             start_new_session=True,
         )
     description = _Watch(home, process, written).until_it_serves()
+    assert description is not None, "the end of a process that we started is an error"
     return description, description.pid == process.pid
 
 
@@ -89,13 +91,20 @@ def _kill(home: Home, process: Process) -> None:
         )
 
 
-def ask(url: str, path: str, token: str | None = None) -> tuple[int, bytes]:
-    """GET from the daemon: status and body. OSError or HTTPException if it does not answer."""
+def ask(
+    url: str, path: str, token: str | None = None, check: Callable[[], None] = lambda: None
+) -> tuple[int, bytes]:
+    """GET from the daemon: status and body. OSError or HTTPException if it does not answer.
+
+    `check` is called when there is a connection, before anything is sent.
+    """
     place = urlsplit(url)
     connection = http.client.HTTPConnection(
         place.hostname or "", place.port, timeout=_ANSWER_TIMEOUT
     )
     try:
+        connection.connect()
+        check()
         connection.request(
             "GET", path, headers={"Authorization": f"Bearer {token}"} if token else {}
         )
@@ -103,6 +112,14 @@ def ask(url: str, path: str, token: str | None = None) -> tuple[int, bytes]:
         return answer.status, answer.read(_LONGEST_ANSWER)
     finally:
         connection.close()
+
+
+class _Readiness(Struct):
+    """What the daemon answers to GET /readyz."""
+
+    status: str
+    #: The names of the checks that fail.
+    failing: list[str]
 
 
 class _Watch:
@@ -115,22 +132,22 @@ class _Watch:
         self._written = written
         self._why_not = "it has not begun to listen"
 
-    def until_it_serves(self) -> Description:
-        """Wait; say why if it ends or takes too long."""
+    def until_it_serves(self) -> Description | None:
+        """Wait; say why if ours ends or it takes too long. None: somebody else's has ended."""
         deadline = time.monotonic() + _START_TIMEOUT
         while time.monotonic() < deadline:
             # In this order: a process that has ended by now cannot take the lock any more.
             ended = None if self._process is None else self._process.poll()
             running = self._home.running()
+            if running is not None:
+                self._home.refuse_while_restoring(running)
             if running is not None and running.description is not None:
                 if self._is_ready(running.description):
                     return running.description
             elif running is None and ended is not None:
                 raise self._ended(ended)
             elif running is None and self._process is None:
-                raise DaemonNotRunning(
-                    "the daemon that was there has just ended", hint="Start it again."
-                )
+                return None
             time.sleep(_INTERVAL)
         raise DaemonNotRunning(
             f"the daemon runs and is not ready after {_START_TIMEOUT:.0f} s: {self._why_not}",
@@ -143,9 +160,16 @@ class _Watch:
         except (OSError, http.client.HTTPException) as error:
             self._why_not = f"it does not answer ({error})"
             return False
-        if status != http.HTTPStatus.OK:
-            self._why_not = _detail(body) or f"it answers with {status}"
-        return status == http.HTTPStatus.OK
+        if status == http.HTTPStatus.OK:
+            return True
+        found = _readiness(body)
+        if found is not None and found.status == "degraded":
+            # It serves, and whoever is to mend that needs it.
+            failing = ", ".join(found.failing)
+            remark(f"Not all is well with the daemon ({failing}). See: agor daemon status")
+            return True
+        self._why_not = f"it answers with {status}" if found is None else f"it is {found.status}"
+        return False
 
     def _ended(self, code: int) -> DaemonNotRunning:
         how = f"exit code {code}" if code >= 0 else f"signal {-code}"
@@ -158,6 +182,7 @@ def _identify(home: Home) -> Process | None:
     """Tell which process the daemon is; wait if it is only just becoming one."""
     deadline = time.monotonic() + _ANSWER_TIMEOUT
     while (running := home.running()) is not None:
+        home.refuse_while_restoring(running)
         if running.process is not None:
             return running.process
         if time.monotonic() > deadline:
@@ -184,8 +209,8 @@ def _holds_lock(home: Home, process: Process) -> bool:
     return running is not None and running.process in (process, None)
 
 
-def _detail(body: bytes) -> str | None:
+def _readiness(body: bytes) -> _Readiness | None:
     try:
-        return msgspec.json.decode(body, type=ProblemDetails).detail
+        return msgspec.json.decode(body, type=_Readiness)
     except msgspec.DecodeError:
         return None

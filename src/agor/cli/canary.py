@@ -20,7 +20,7 @@ from typing import Any
 import httpx
 
 from agor.client import Client
-from agor.client.address import of_home
+from agor.client.address import checking_connections, of_home
 from agor.client.problems import revive
 from agor.config import load
 from agor.daemon.pool.doctor import Finding
@@ -53,10 +53,19 @@ class Canary:
     async def fly(self) -> AsyncIterator[Finding]:
         """Go the whole way; each finding comes as soon as it is there."""
         address = of_home(self._home)
+        checking = checking_connections(address, lambda: of_home(self._home))
+
+        async def check(request: httpx.Request) -> None:
+            request.extensions |= checking
+
         async with (
             Client.local(self._home) as client,
             httpx.AsyncClient(
-                base_url=address.url, headers=address.headers, trust_env=False, timeout=_TIMEOUT
+                base_url=address.url,
+                headers=address.headers,
+                event_hooks={"request": [check]},
+                trust_env=False,
+                timeout=_TIMEOUT,
             ) as http,
         ):
             try:

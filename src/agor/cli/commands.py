@@ -37,6 +37,8 @@ COMMANDS = {
     "agent": Entry("agent", "Install agents, and see whether they can work."),
     "repo": Entry("repo", "Register and clone repositories."),
     "worktree": Entry("worktree", "Make worktrees, look at them, remove them."),
+    "backup": Entry("backup", "Write everything the daemon keeps to one file, while it runs."),
+    "restore": Entry("restore", "Put a backup in the place of what the daemon keeps."),
     "demo": Entry(
         "demo", "Watch Claude Code work against a scripted model; needs no account and no key."
     ),

@@ -7,27 +7,26 @@ import getpass
 import json
 import sys
 import time
-from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from functools import partial
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 import msgspec
 import typer
-import uvloop
 from rich.console import Console
 from rich.text import Text
 
+from agor.cli.asking import ask
 from agor.cli.printable import printable
 from agor.client import Client
 from agor.errors import BadInput, TimedOut
 from agor.protocol.credentials import LONGEST_VALUE, Credential, Rotation
 
-T = TypeVar("T")
-
 #: Seconds to wait for a rotation, and between two looks at it.
 _PATIENCE = 600.0
 _INTERVAL = 0.1
+#: In the place of a value that is not asked for yet.
+_STAND_IN = "x"
 
 app = typer.Typer(
     add_completion=False, no_args_is_help=True, help="Keep the API keys that agents work with."
@@ -58,14 +57,16 @@ def set_one(
             hint="Leave it out and it is asked for; or pipe it in. If that was a key in use, "
             "replace it where it came from.",
         )
-    value = _typed(name)
 
-    async def work(client: Client) -> Credential:
+    async def work(client: Client, value: str, *, dry_run: bool) -> Credential:
         return await client.credentials.set(
-            name, value, base_url=base_url, agents=agent or None, team=team
+            name, value, base_url=base_url, agents=agent or None, team=team, dry_run=dry_run
         )
 
-    kept = _with_client(work)
+    if sys.stdin.isatty():
+        # Whatever else is wrong is said before somebody looks for their key.
+        ask(partial(work, value=_STAND_IN, dry_run=True))
+    kept = ask(partial(work, value=_typed(name), dry_run=False))
     typer.echo(f"{name} is kept{_ending(kept)}, {_whose(kept)}")
 
 
@@ -78,7 +79,7 @@ def list_all(
     async def work(client: Client) -> list[Credential]:
         return await client.credentials.list()
 
-    found = _with_client(work)
+    found = ask(work)
     if as_json:
         typer.echo(msgspec.json.encode(found).decode())
         return
@@ -111,7 +112,7 @@ def delete(name: Name, team: Team = False) -> None:
     async def work(client: Client) -> None:
         await client.credentials.delete(name, team=team)
 
-    _with_client(work)
+    ask(work)
     typer.echo(f"{name} is deleted")
 
 
@@ -126,7 +127,7 @@ def rotate(
     as_json: Annotated[bool, typer.Option("--json", help="As one JSON object.")] = False,
 ) -> None:
     """Seal all keys with a new version of the master key. Nothing stops meanwhile."""
-    found = _with_client(partial(_rotate, lost=lost))
+    found = ask(partial(_rotate, lost=lost))
     if as_json:
         typer.echo(json.dumps(msgspec.to_builtins(found)))
     else:
@@ -172,16 +173,6 @@ def _typed(name: str) -> str:
             "there is no value", hint=f"Type it, or pipe it in: agor credential set {name} < FILE"
         )
     return value
-
-
-def _with_client(work: Callable[[Client], Awaitable[T]]) -> T:
-    """Have a client for one piece of work."""
-
-    async def run() -> T:
-        async with Client.local() as client:
-            return await work(client)
-
-    return uvloop.run(run())
 
 
 def _ending(credential: Credential) -> str:

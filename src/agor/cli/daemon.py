@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,13 +21,24 @@ from agor.cli import background, log_file
 from agor.cli.asking import ask
 from agor.cli.printable import printable
 from agor.errors import BadConfig, DaemonNotRunning
-from agor.home import Description, Home
+from agor.home import Description, Home, Running
+from agor.linux import age_of
 from agor.protocol.api import Health
+from agor.protocol.launching import Process
 
 if TYPE_CHECKING:
     from agor.client import Client
 
 NOT_RUNNING = 3
+#: What is said of each state, and its colour.
+_WORDS = {
+    "running": ("is running", "green"),
+    "starting": ("is starting", "yellow"),
+    "ending": ("is ending", "yellow"),
+    "restoring": ("is not running: a backup is being restored", "yellow"),
+    "stopped": ("is not running", "yellow"),
+    "unresponsive": ("runs, but does not answer", "red"),
+}
 #: Seconds that ending may take beyond the times the daemon gives its parts.
 _GRACE = 3.0
 
@@ -115,13 +125,27 @@ def status(
     if running is not None and running.description is not None:
         found = _look_at(running.description, home)
     elif running is not None:
-        found = {"state": "ending" if running.ending else "starting"}
+        found = {"state": _state(running)}
     if as_json:
         typer.echo(json.dumps(found | {"home": str(home.folder)}))
     else:
         _show_status(found, home)
     if found["state"] != "running":
         raise typer.Exit(NOT_RUNNING if running is None else 1)
+
+
+@app.command()
+def url() -> None:
+    """Print where the daemon listens, and nothing else. Exit code 3: it does not run."""
+    home = Home.find()
+    running = home.running()
+    if running is None or running.description is None:
+        if running is None:
+            typer.echo("agor is not running. Start it with: agor daemon start", err=True)
+            raise typer.Exit(NOT_RUNNING)
+        typer.echo(f"agor {_WORDS[_state(running)][0]}. Try again in a moment.", err=True)
+        raise typer.Exit(1)
+    typer.echo(running.description.url)
 
 
 @app.command("logs")
@@ -157,6 +181,7 @@ def _check_host(home: Home, host: str) -> None:
         users = [user async for user in client.users.list()]
         return any(user.has_password and user.disabled_at is None for user in users)
 
+    # If it ends just now it is started, with the settings as they are now, and asked.
     check_host(host, can_sign_in=ask(can_sign_in))
 
 
@@ -195,16 +220,25 @@ def _waiting(for_what: str) -> Status:
 
 def _look_at(description: Description, home: Home) -> dict[str, Any]:
     """Ask the daemon how it is."""
+    process = Process(description.pid, description.process_start)
+
+    def check_it_is_there() -> None:
+        # Else another program may listen on its port by now, and must not be sent the token.
+        running = home.running()
+        if running is None or running.description != description:
+            raise ConnectionError("it has just ended")
+
     found = {
         "state": "running",
         "url": description.url,
         "pid": description.pid,
         "version": description.version,
         "started_at": description.started_at,
-        "uptime_ms": max(0, time.time_ns() // 1_000_000 - description.started_at),
+        "uptime_ms": int(age_of(process) * 1000),
     }
     try:
-        code, body = background.ask(description.url, "/health", home.read_token())
+        token = home.read_token()
+        code, body = background.ask(description.url, "/health", token, check=check_it_is_there)
         health = msgspec.json.decode(body, type=Health)
     except (OSError, http.client.HTTPException) as error:
         return found | {"state": "unresponsive", "why": str(error) or type(error).__name__}
@@ -213,16 +247,16 @@ def _look_at(description: Description, home: Home) -> dict[str, Any]:
     return found | {"health": msgspec.to_builtins(health)}
 
 
+def _state(running: Running) -> str:
+    """Tell what somebody does who holds the lock and does not serve."""
+    if running.restoring:
+        return "restoring"
+    return "ending" if running.ending else "starting"
+
+
 def _show_status(found: dict[str, Any], home: Home) -> None:
     console = Console(highlight=False, soft_wrap=True)
-    words = {
-        "running": ("is running", "green"),
-        "starting": ("is starting", "yellow"),
-        "ending": ("is ending", "yellow"),
-        "stopped": ("is not running", "yellow"),
-        "unresponsive": ("runs, but does not answer", "red"),
-    }
-    word, style = words[found["state"]]
+    word, style = _WORDS[found["state"]]
     console.print(Text.assemble(("● ", style), "agor ", (word, f"bold {style}")))
     for name, fact in _facts(found, home):
         console.print(Text(printable(f"  {name:<8} {fact}")))

@@ -80,19 +80,26 @@ def demo() -> None:
             try:
                 uvloop.run(_demo(console, home, workspace))
             finally:
+                _step(console, "stopping the daemon, the executor and the agent")
                 background.stop(home, _PATIENCE, force=True)
-    console.print("daemon, executor and agent have ended; nothing is left behind", style="dim")
+    _step(console, "daemon, executor and agent have ended; nothing is left behind")
 
 
 async def _demo(console: Console, home: Home, workspace: Path) -> None:
     async with ModelServer(script=script(workspace), keys=[KEY], models=[MODEL]) as model:
+        _step(console, f"scripted model at {model.url}, in place of a provider")
+        _step(console, "starting a daemon, with a home of its own in a temporary folder")
         daemon, _ = await asyncio.to_thread(background.start, home, ["--port", "0"])
-        console.print(f"daemon at {daemon.url} · process {daemon.pid}", style="dim")
-        console.print(f"scripted model at {model.url}", style="dim")
+        _step(console, f"daemon at {daemon.url} · process {daemon.pid}")
         async with Client.local(home) as client:
             session = await _begin(client, model, workspace)
             console.print(f"\n> {PROMPT}\n", style="bold")
+            _step(console, "starting Claude Code in an executor; the first time takes a while\n")
             await show(console, home, client, session, PROMPT, CUE)
+
+
+def _step(console: Console, what: str) -> None:
+    console.print(what, style="dim")
 
 
 async def _begin(client: Client, model: ModelServer, workspace: Path) -> Session:

@@ -62,9 +62,10 @@ class WithAMishap(ForPeople):
 
     async def _kill_daemon(self) -> None:
         began = time.monotonic()
+        self.note("(the daemon is killed, and started again)")
         await asyncio.to_thread(_replace_daemon, self._home)
         back = f"back after {time.monotonic() - began:.1f} s"
-        self.note(f"(the daemon was killed and is {back}; the executor went on)")
+        self.note(f"(the daemon is {back}; the executor went on)")
 
     async def settled(self) -> None:
         """Wait until all is in order again."""

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+from agor import private
+
 #: Bytes from which on a log is put aside at the next start, to its one predecessor's place.
 ROTATE_AT = 10 * 1024 * 1024
 _BLOCK = 64 * 1024
@@ -20,11 +22,10 @@ _INTERVAL = 0.2
 
 def open_log(path: Path) -> BinaryIO:
     """Open the log to add to it; a large one is put aside first."""
-    with contextlib.suppress(FileNotFoundError):
+    with private.telling(path), contextlib.suppress(FileNotFoundError):
         if path.stat().st_size > ROTATE_AT:
             path.replace(path.with_name(f"{path.name}.1"))
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-    return os.fdopen(fd, "wb")
+    return os.fdopen(private.open_to_write(path, os.O_WRONLY | os.O_APPEND), "wb")
 
 
 def last_lines(path: Path, count: int, since: int = 0) -> tuple[str, int]:

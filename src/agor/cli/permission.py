@@ -89,7 +89,7 @@ def allow(
 ) -> None:
     """Allow what an agent asks for; with a scope, exactly the same from now on, too."""
     asked = ask(lambda client: _find(client, request))
-    if scope in ("workspace", "user"):
+    if asked.status == "pending" and scope in ("workspace", "user"):
         _confirm(asked, scope, sure=yes)
     ask(lambda client: client.decide(asked.permission_id, True, scope=scope, reason=reason))
     typer.echo(printable(f"{asked.tool_name} is allowed"))

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from agor.cli.asking import remark
+from agor.cli.asking import ask, remark
 from agor.cli.moments import span
 from agor.cli.prompting import prompt_from, title_from
 from agor.cli.run_options import Agent, AsJson, Detach, Elsewhere, Mode, Model, Timeout
@@ -41,49 +40,34 @@ def run(
     """Ask an agent to do something in this folder, and watch it."""
     # Imported late: a prompt that is missing is missed at once.
     from agor.cli.conversing import Ask, Manner, converse, leave_alone
-    from agor.client import Client
 
-    ask = Ask(prompt_from(prompt), timeout_ms=span(timeout))
-    home = Home.find()
-    name = agent or _usual_agent(home)
-    _have_daemon(home)
+    given = Ask(prompt_from(prompt), timeout_ms=span(timeout))
+    name = agent or _usual_agent()
 
-    async def work() -> int:
-        async with Client.local(home) as client:
-            folder = Path.cwd()
-            repo = await _repo_of(client, folder) if worktree else None
-            session = await client.create_session(
-                name,
-                None if repo else folder,
-                repo_id=repo.repo_id if repo else None,
-                title=title_from(ask.prompt),
-                permission_mode=mode or "default",
-                model=model,
-            )
-            if repo is not None:
-                remark(f"working in {session.workspace}")
-            if not detach:
-                return await converse(client, session, ask, Manner(as_json, ask_elsewhere))
-            return await leave_alone(client, session, ask, as_json=as_json)
+    async def work(client: Client) -> int:
+        folder = Path.cwd()
+        repo = await _repo_of(client, folder) if worktree else None
+        session = await client.create_session(
+            name,
+            None if repo else folder,
+            repo_id=repo.repo_id if repo else None,
+            title=title_from(given.prompt),
+            permission_mode=mode or "default",
+            model=model,
+        )
+        if repo is not None:
+            remark(f"working in {session.workspace}")
+        if not detach:
+            return await converse(client, session, given, Manner(as_json, ask_elsewhere))
+        return await leave_alone(client, session, given, as_json=as_json)
 
-    raise typer.Exit(asyncio.run(work()))
+    raise typer.Exit(ask(work))
 
 
-def _usual_agent(home: Home) -> str:
+def _usual_agent() -> str:
     from agor.config import load
 
-    return load(home.folder).run.agent
-
-
-def _have_daemon(home: Home) -> None:
-    if home.running() is None:
-        from rich.console import Console
-
-        from agor.cli import background
-
-        with Console(stderr=True).status("starting the daemon"):
-            description, _ = background.start(home, [])
-        remark(f"The daemon was started: {description.url}. agor daemon stop ends it.")
+    return load(Home.find().folder).run.agent
 
 
 async def _repo_of(client: Client, folder: Path) -> Repo:

@@ -20,7 +20,7 @@ from agor.cli.run_options import AsJson, Detach, Elsewhere, Mode, Model, Timeout
 from agor.cli.session_facts import print_facts
 from agor.cli.session_finding import find, short_ids
 from agor.cli.tables import print_table
-from agor.errors import BadInput
+from agor.errors import BadInput, Conflict
 from agor.protocol.api import Session, SessionStatus, Task
 from agor.protocol.shares import Share
 
@@ -180,7 +180,13 @@ def delete(
     """Delete a session and all that was said in it."""
 
     async def look(client: Client) -> Session:
-        return await find(client, session)
+        found = await find(client, session)
+        if found.status not in ("idle", "failed", "archived"):
+            raise Conflict(
+                "this session has work to do",
+                hint=f"Stop it first: agor session stop {found.session_id}",
+            )
+        return found
 
     found = ask(look)
     if not yes:

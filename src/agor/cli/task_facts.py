@@ -25,7 +25,8 @@ def facts_of(task: TaskState) -> list[str]:
     """Say what a task took, as far as it is known."""
     facts = []
     if task.ended_at is not None and task.started_at is not None:
-        facts.append(f"{(task.ended_at - task.started_at) / 1000:.1f} s")
+        # Never negative: an earlier version took both from a clock that may have been set back.
+        facts.append(f"{max(0, task.ended_at - task.started_at) / 1000:.1f} s")
     usage = task.token_usage
     if usage is not None and (usage.input or usage.output):
         cached = f" ({_count(usage.cache_read)} cached)" if usage.cache_read else ""

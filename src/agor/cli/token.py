@@ -15,17 +15,18 @@ from urllib.parse import urlsplit
 import msgspec
 import typer
 
-from agor.cli.asking import ask, prompt_secret, read_secret, remark
+from agor.cli.asking import ask, have_daemon, prompt_secret, read_secret, remark
 from agor.cli.printable import printable
 from agor.cli.tables import print_table
 from agor.cli.user import PasswordStdin
 from agor.client import Client
-from agor.client.address import of_home
-from agor.client.signing_in import make_token
+from agor.client.address import Find, fixed, of_home
+from agor.client.signing_in import check_reachable, make_token
 from agor.daemon.api.gate import is_loopback
 from agor.errors import BadInput
 from agor.home import Home
 from agor.protocol.people import ApiToken, MadeToken, NewToken
+from agor.protocol.validation import name_the_field
 
 app = typer.Typer(
     add_completion=False, no_args_is_help=True, help="Make tokens for programs, and revoke them."
@@ -102,11 +103,32 @@ def revoke(
 
 def _made_as(user: str, url: str | None, password_stdin: bool, new: NewToken) -> MadeToken:
     """Make a token for somebody who shows who they are with their password."""
-    place = of_home(Home.find()).url if url is None else url
-    if urlsplit(place).scheme == "http" and not is_loopback(urlsplit(place).hostname or ""):
+    find = _daemon_of_home() if url is None else _daemon_at(url)
+    place = urlsplit(find().url)
+    _check(new)
+    asyncio.run(check_reachable(find))
+    if place.scheme == "http" and not is_loopback(place.hostname or ""):
         remark("Without https, the password goes over the network in clear.")
     password = read_secret() if password_stdin else prompt_secret(f"Password of {user}: ")
-    return asyncio.run(make_token(place, user, password, new))
+    return asyncio.run(make_token(find, user, password, new))
+
+
+def _daemon_of_home() -> Find:
+    home = Home.find()
+    have_daemon(home)
+    return lambda: of_home(home)
+
+
+def _daemon_at(url: str) -> Find:
+    address = fixed(url, "none")
+    return lambda: address
+
+
+def _check(new: NewToken) -> None:
+    try:
+        msgspec.convert(msgspec.to_builtins(new), NewToken)
+    except msgspec.ValidationError as error:
+        raise BadInput(name_the_field(error, "token")) from None
 
 
 def _expiry(text: str) -> int | None:

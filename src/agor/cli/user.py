@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sys
 from enum import StrEnum
+from functools import partial
 from typing import Annotated, Any
 
 import msgspec
@@ -53,16 +54,20 @@ def add(
     ] = False,
 ) -> None:
     """Add a user. In a terminal it asks for a password."""
+
+    async def work(client: Client, password: str | None, *, dry_run: bool = False) -> User:
+        return await client.users.add(
+            name, role=_role(role), unix_username=unix_user, password=password, dry_run=dry_run
+        )
+
     password = None
     if password_stdin:
         password = read_secret()
     elif not no_password and sys.stdin.isatty():
+        # Whatever else is wrong is said before somebody thinks up a password.
+        ask(partial(work, password=None, dry_run=True))
         password = prompt_new_password(name)
-    user = ask(
-        lambda client: client.users.add(
-            name, role=_role(role), unix_username=unix_user, password=password
-        )
-    )
+    user = ask(partial(work, password=password))
     typer.echo(f"{user.name} is added ({user.role})")
     if password is None:
         remark(f"They have no password yet: agor user set-password {user.name}")

@@ -1,19 +1,22 @@
 """Where the daemon is, and what opens it.
 
 The daemon of this machine may be on another port after every start, and its old port may be
-somebody else's by then. So it is looked up for every connection: its token is shown to nobody but
-the process that serves this home now.
+somebody else's by then. So it is looked up for every connection, before and after: a daemon that
+still holds the lock of its home when the connection is there has listened on that port all the
+time, and so it is the other end. Only then the token is sent.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from agor.errors import BadInput, DaemonNotRunning, Unauthenticated
+from agor.errors import AgorError, BadInput, DaemonNotRunning, Unauthenticated
 from agor.home import Home
+from agor.protocol.launching import Process
 
 
 class Address(Struct, frozen=True):
@@ -21,6 +24,8 @@ class Address(Struct, frozen=True):
 
     url: str
     token: str
+    #: The process that serves the home; None for an address that somebody gave.
+    daemon: Process | None = None
 
     def __repr__(self) -> str:
         return f"Address({self.url!r})"
@@ -66,6 +71,7 @@ def of_home(home: Home) -> Address:
         raise DaemonNotRunning(
             f"no daemon serves {home.folder}", hint="Start it with: agor daemon start"
         )
+    home.refuse_while_restoring(running)
     if running.description is None:
         state = "is ending" if running.ending else "is still starting"
         raise DaemonNotRunning(
@@ -76,4 +82,26 @@ def of_home(home: Home) -> Address:
         raise Unauthenticated(
             f"{home.token_file} is gone", hint="A new one is made by: agor daemon restart"
         )
-    return Address(running.description.url, token)
+    return Address(running.description.url, token, running.process)
+
+
+def checking_connections(address: Address, find: Find) -> dict[str, Any]:
+    """Make the extensions of a request of httpx that check a new connection before it is used."""
+
+    async def trace(event: str, info: Mapping[str, Any]) -> None:
+        if event == "connection.connect_tcp.complete":
+            try:
+                check_unchanged(address, find)
+            except AgorError:
+                await info["return_value"].aclose()
+                raise
+
+    return {"trace": trace}
+
+
+def check_unchanged(address: Address, find: Find) -> None:
+    """Raise `DaemonNotRunning` if a new connection may lead to another program than the daemon."""
+    if address.daemon is not None and find() != address:
+        raise DaemonNotRunning(
+            f"the daemon at {address.url} has ended", hint="Start it with: agor daemon start"
+        )

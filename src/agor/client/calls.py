@@ -15,7 +15,7 @@ import httpx
 import msgspec
 
 import agor
-from agor.client.address import Address, Find
+from agor.client.address import Address, Find, checking_connections
 from agor.client.patience import Patience, wish_of
 from agor.client.problems import revive
 from agor.errors import AgorError, DaemonNotRunning, Disconnected, InvalidResult, TimedOut
@@ -137,7 +137,12 @@ class Calls:
     ) -> httpx.Response:
         try:
             return await self._connections(address).request(
-                method, address.url + path, headers=headers, content=content, timeout=timeout
+                method,
+                address.url + path,
+                headers=headers,
+                content=content,
+                timeout=timeout,
+                extensions=checking_connections(address, self._find),
             )
         except AttributeError as error:
             # A connection that ends as it begins has no socket when anyio looks at it, on uvloop.

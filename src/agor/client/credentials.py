@@ -33,12 +33,17 @@ class CredentialCalls:
         base_url: str | None = None,
         agents: Sequence[str] | None = None,
         team: bool = False,
+        dry_run: bool = False,
     ) -> Credential:
-        """Keep a key under a name, in the place of what was there; with `team`, for everybody."""
+        """Keep a key under a name, in the place of what was there; with `team`, for everybody.
+
+        With `dry_run`, only check whether that is possible.
+        """
         new = NewCredential(
             value=value, base_url=base_url, agents=None if agents is None else [*agents]
         )
-        return await self._calls.ask("PUT", _path(name), Credential, query=_whose(team), body=new)
+        query = _whose(team) | ({"dry_run": "true"} if dry_run else {})
+        return await self._calls.ask("PUT", _path(name), Credential, query=query, body=new)
 
     async def delete(self, name: str, *, team: bool = False) -> None:
         """Keep a key no more."""

@@ -15,13 +15,13 @@ from websockets.exceptions import ConnectionClosed
 
 from agor.client.address import Find
 from agor.client.reconnecting import ReconnectingSocket
-from agor.errors import AgorError, InvalidResult, NotFound
+from agor.errors import AgorError, InvalidResult, NotFound, StoreDamaged
 from agor.protocol.api import FeedEvent, TaskState
 from agor.protocol.conversation import read_event
 from agor.protocol.validation import UNREADABLE, name_the_field
 
-#: The close code that says that there is nothing to come back to.
-_GONE = 4404
+#: The close codes that say that there is nothing to come back to, or that it cannot be read.
+_GONE, _DAMAGED = 4404, 4500
 
 
 class Feed(ReconnectingSocket, AsyncIterator[FeedEvent]):
@@ -55,7 +55,15 @@ class Feed(ReconnectingSocket, AsyncIterator[FeedEvent]):
         return f"/sessions/{self._session_id}/events?after={self.cursor}"
 
     def _why_over(self, code: int) -> AgorError | None:
-        return NotFound(f"the session {self._session_id} is gone") if code == _GONE else None
+        if code == _GONE:
+            return NotFound(f"the session {self._session_id} is gone")
+        if code == _DAMAGED:
+            return StoreDamaged(
+                f"the feed of session {self._session_id} cannot be read behind event "
+                f"{self.cursor}: the daemon's database is damaged",
+                hint="The daemon's log has the details. Restore a backup: agor restore PATH.",
+            )
+        return None
 
     # ── events ───────────────────────────────────────────────────────────────────────────────
 

@@ -38,10 +38,12 @@ class Users:
         role: Role = "member",
         unix_username: str | None = None,
         password: str | None = None,
+        dry_run: bool = False,
     ) -> User:
-        """Add somebody."""
+        """Add somebody; with `dry_run`, only check whether that is possible."""
         new = NewUser(name=name, role=role, unix_username=unix_username, password=password)
-        return await self._calls.ask("POST", "/users", User, body=new)
+        query = {"dry_run": "true"} if dry_run else None
+        return await self._calls.ask("POST", "/users", User, query=query, body=new)
 
     def list(self) -> AsyncIterator[User]:
         """List everybody; who was there first comes first."""

@@ -8,15 +8,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import socket
 import time
 from abc import ABC, abstractmethod
 from typing import Self
+from urllib.parse import urlsplit
 
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 
 import agor
-from agor.client.address import Address, Find
+from agor.client.address import Address, Find, check_unchanged
 from agor.client.calls import no_answer
 from agor.client.patience import Patience, wish_of
 from agor.client.problems import revive
@@ -118,12 +120,14 @@ class ReconnectingSocket(ABC):
             await self._wait(told, wish)
 
     async def _connect(self, address: Address) -> ClientConnection:
+        sock = None if address.daemon is None else await self._reach(address)
         return await connect(
             f"{address.websocket_url}{self._address()}",
             additional_headers=address.headers,
             user_agent_header=f"agor-client/{agor.__version__}",
             compression=None,
             proxy=None,
+            sock=sock,
             open_timeout=_OPEN_TIMEOUT,
             ping_interval=_PING_INTERVAL,
             ping_timeout=_PING_TIMEOUT,
@@ -132,6 +136,21 @@ class ReconnectingSocket(ABC):
             max_queue=_MOST_WAITING,
             logger=_logger,
         )
+
+    async def _reach(self, address: Address) -> socket.socket:
+        """Connect to the daemon of this machine, and make sure that it is the other end."""
+        place = urlsplit(address.url)
+        host = place.hostname or ""
+        sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+        try:
+            sock.setblocking(False)
+            async with asyncio.timeout(_OPEN_TIMEOUT):
+                await asyncio.get_running_loop().sock_connect(sock, (host, place.port))
+            check_unchanged(address, self._find)
+        except BaseException:
+            sock.close()
+            raise
+        return sock
 
     async def _come_back(self, cut: ConnectionClosed) -> None:
         """Decide what a cut means: wait before the next connection, or the end."""

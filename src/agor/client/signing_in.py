@@ -6,11 +6,13 @@ A browser's way in, once: sign in, make the token, sign out again.
 from __future__ import annotations
 
 import ssl
+from functools import partial
+from typing import Any
 
 import httpx
 import msgspec
 
-from agor.client.address import Address, fixed
+from agor.client.address import Address, Find, checking_connections
 from agor.client.calls import no_answer
 from agor.client.problems import revive
 from agor.errors import AgorError, InvalidResult
@@ -20,31 +22,53 @@ from agor.protocol.validation import UNREADABLE, name_the_field
 _TIMEOUT = 30.0
 
 
-async def make_token(url: str, name: str, password: str, new: NewToken) -> MadeToken:
+async def check_reachable(find: Find) -> None:
+    """Raise `DaemonNotRunning` if no daemon answers there. Nothing secret is sent."""
+    address = find()
+    async with _connections(address) as http:
+        try:
+            await http.get(f"{address.url}/livez")
+        except httpx.TransportError as error:
+            told: AgorError = no_answer(address)
+            raise told from error
+
+
+async def make_token(find: Find, name: str, password: str, new: NewToken) -> MadeToken:
     """Make a token for whoever has this name and password."""
-    address = fixed(url, "none")
-    verify = ssl.create_default_context() if address.url.startswith("https:") else False
-    # No proxy that the environment may name: it would be shown the password.
-    async with httpx.AsyncClient(verify=verify, timeout=_TIMEOUT, trust_env=False) as http:
+    address = find()
+    async with _connections(address) as http:
         sign_in = SignInRequest(name=name, password=password)
-        await _post(http, address, "/auth/login", sign_in)
-        made = await _post(http, address, "/tokens", new)
-        await _post(http, address, "/auth/logout", None)
+        post = partial(_post, http, address, checking_connections(address, find))
+        await post("/auth/login", sign_in)
+        made = await post("/tokens", new)
+        await post("/auth/logout", None)
     try:
         return msgspec.json.decode(made, type=MadeToken)
     except UNREADABLE as error:
         raise InvalidResult(name_the_field(error, "the answer to POST /tokens")) from None
 
 
+def _connections(address: Address) -> httpx.AsyncClient:
+    verify = ssl.create_default_context() if address.url.startswith("https:") else False
+    # No proxy that the environment may name: it would be shown the password.
+    return httpx.AsyncClient(verify=verify, timeout=_TIMEOUT, trust_env=False)
+
+
 async def _post(
-    http: httpx.AsyncClient, address: Address, path: str, body: msgspec.Struct | None
+    http: httpx.AsyncClient,
+    address: Address,
+    extensions: dict[str, Any],
+    path: str,
+    body: msgspec.Struct | None,
 ) -> bytes:
     headers = {"Origin": address.url}
     if body is not None:
         headers["Content-Type"] = "application/json"
     content = None if body is None else msgspec.json.encode(body)
     try:
-        answer = await http.post(address.url + path, headers=headers, content=content)
+        answer = await http.post(
+            address.url + path, headers=headers, content=content, extensions=extensions
+        )
     except httpx.TransportError as error:
         told: AgorError = no_answer(address)
         raise told from error

@@ -79,7 +79,7 @@ def _change(home: Home, change: Callable[[str], str]) -> bool:
 def _alone(home: Home) -> Iterator[None]:
     home.prepare()
     path: Path = home.runtime / "config.lock"
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fd = private.open_to_write(path)
     try:
         if not private.locked_within(fd, _PATIENCE):
             raise BadConfig("somebody else is changing the configuration", hint="Try again.")

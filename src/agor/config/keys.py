@@ -90,7 +90,11 @@ class ExecutionConfig:
     max_waiting: int = _key(
         100, Whole(0, 1_000_000), "how many may wait for an executor; more are refused"
     )
-    spare_executors: int = _key(1, Whole(0, 100), "executors started ahead, for each Unix user")
+    spare_executors: int = _key(
+        1,
+        Whole(0, 100),
+        "executors started ahead, for each Unix user; more if more are needed at once",
+    )
     idle_timeout_ms: int = _key(
         60_000, _TIME_OR_AT_ONCE, "an executor without work ends after this time"
     )
@@ -145,7 +149,9 @@ class DaemonConfig:
     """`daemon`: the process that serves the API."""
 
     host: str = _key("127.0.0.1", ListenAddress(), "the address to listen on")
-    port: int = _key(3030, Whole(0, 65_535), "the port to listen on; 0 takes any free one")
+    port: int = _key(
+        0, Whole(0, 65_535), "the port to listen on; 0: any free one, the last one if possible"
+    )
     allowed_hosts: tuple[str, ...] = _key(
         (), HostNames(), "names that it is reached by, beside localhost and its own address"
     )

@@ -14,6 +14,7 @@ from typing import Any
 
 from ruamel.yaml.nodes import MappingNode, Node
 
+from agor import private
 from agor.config.keys import KEYS, SECTIONS, Config, Key, build
 from agor.config.refusal import bad_value, not_a_section, unknown_key, unknown_variable, with_a_dot
 from agor.config.yaml_text import is_empty, members, parse, value_of
@@ -130,6 +131,10 @@ def read_text(path: Path) -> str:
             data = file.read(_TOO_LARGE + 1)
     except FileNotFoundError:
         return ""
+    except NotADirectoryError as error:
+        raise BadConfig(
+            f"cannot read {path}: {error.strerror}", hint=private.what_to_do(error, path.parent)
+        ) from error
     except OSError as error:
         raise BadConfig(f"cannot read {path}: {error.strerror}") from error
     if len(data) > _TOO_LARGE:

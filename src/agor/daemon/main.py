@@ -7,6 +7,7 @@ import contextlib
 import time
 from collections.abc import AsyncIterator
 
+import msgspec
 import structlog
 
 import agor
@@ -18,13 +19,17 @@ from agor.daemon.api.server import ApiServer
 from agor.daemon.api.services import Services
 from agor.daemon.api.settings import ApiSettings
 from agor.daemon.parts import Parts
-from agor.daemon.services import access
+from agor.daemon.services import access, restored
+from agor.daemon.services.audit.records import record
 from agor.daemon.services.housekeeping import keep_house
 from agor.daemon.services.people.identity import Identity
 from agor.daemon.services.principal import Principal
 from agor.daemon.services.recovery import Recovery
+from agor.daemon.services.stamps import ids
 from agor.daemon.settings import api_settings
+from agor.daemon.store.base import Write
 from agor.daemon.store.migrate import HEAD
+from agor.daemon.store.newest import largest_ids
 from agor.home import Home
 from agor.protocol.api import Check, ExecutorInfo, Health
 
@@ -50,12 +55,14 @@ class Daemon(Parts):
         """
         await self.store.open()
         try:
+            ids.begin_after(await largest_ids(self.store))
             who = await self.people.open()
             if host is not None:
                 check_host(host, can_sign_in=self.people.can_sign_in)
             await self.api_tokens.open()
             await self.sign_ins.open()
             await self.anchoring.begin(**self._facts())
+            earlier = await self._note_restored()
             await self.lives.open()
             await self.rules.open()
             await self.vault.open()
@@ -68,7 +75,8 @@ class Daemon(Parts):
             self.workspaces.open()
             try:
                 await self.rotations.open()
-                await recovery.recover()
+                await recovery.recover(restored=earlier)
+                restored.forget(self._home)
                 self._recovered.set()
                 self.departures.recover()
                 yield who
@@ -81,6 +89,14 @@ class Daemon(Parts):
             self.passwords.close()
             await self.anchoring.end(drain=self._config.daemon.drain_on_stop)
             await self.store.close()
+
+    async def _note_restored(self) -> bool:
+        """Record in the audit log that the database was restored, if it was."""
+        note = restored.read(self._home)
+        if note is not None:
+            noted = record("database.restored", **msgspec.structs.asdict(note))
+            await self.store.commit(Write(records=[noted]))
+        return note is not None
 
     def _facts(self) -> dict[str, object]:
         """Tell how the daemon is set up, as far as it matters for who may do what."""
@@ -97,8 +113,11 @@ class Daemon(Parts):
         """Serve the API for as long as the block lasts; gives its URL."""
         async with self.working(host):
             server = ApiServer(self.app(api_settings(self._config, host)))
-            bound = await server.start(host, port, can_sign_in=self.people.can_sign_in)
+            bound = await server.start(
+                host, port, preferred=self._home.last_port(), can_sign_in=self.people.can_sign_in
+            )
             try:
+                self._home.keep_port(bound)
                 yield f"http://{_in_url(host)}:{bound}"
             finally:
                 self._stopping = True
@@ -117,6 +136,7 @@ class Daemon(Parts):
         await self.rotations.close()
         await self.executors.close(drain=drain)
         await self.stopper.close()
+        await self.compactor.close()
         try:
             async with asyncio.timeout(self._config.daemon.stop_timeout_ms / 1000):
                 await self.upkeep.finish()
@@ -158,6 +178,7 @@ class Daemon(Parts):
             workspaces=self.workspaces,
             executors=self._executors_of,
             health=self.health,
+            stall=lambda: self.store.stall,
             metrics=self.metrics,
         )
 
@@ -214,5 +235,6 @@ class Daemon(Parts):
 
 def _in_url(host: str) -> str:
     """Name the daemon as this machine reaches it, also if it listens on every address."""
-    own = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - it is not bound here
+    loopback = {"0.0.0.0": "127.0.0.1", "::": "::1", "localhost": "127.0.0.1"}  # noqa: S104 - not bound
+    own = loopback.get(host.lower(), host)
     return f"[{own}]" if ":" in own else own

@@ -14,6 +14,7 @@ from agor.daemon.services.audit.anchoring import Anchoring
 from agor.daemon.services.audit.anchors import AnchorFile
 from agor.daemon.services.audit.log import AuditLog
 from agor.daemon.services.audit.refused_tokens import RefusedTokens
+from agor.daemon.services.compaction import Compactor
 from agor.daemon.services.conversations import Conversations
 from agor.daemon.services.credentials.credentials import Credentials
 from agor.daemon.services.credentials.key_sources import source_of, take_variable
@@ -87,7 +88,10 @@ class Parts:
         self.permissions = Permissions(
             self.store, self.lives, self.rules, execution.permission_timeout_ms
         )
-        self.finisher = Finisher(self.tokens, self.permissions.questions, self.metrics)
+        self.compactor = Compactor(self.store)
+        self.finisher = Finisher(
+            self.tokens, self.permissions.questions, self.metrics, self.compactor
+        )
         self.intake = Intake(
             self.store, self.runs, self.tokens, self.permissions, keys, self.finisher,
             self.refused_tokens,
@@ -125,7 +129,7 @@ class Parts:
             self.people, self.shares, self.executors, self.workspaces.identities.of,
             self.task_stops, self.revocations,
         )  # fmt: skip
-        self.conversations = Conversations(self.store, self.lives)
+        self.conversations = Conversations(self.store, self.lives, self.compactor)
         self.transcripts = SessionTranscripts(
             self.lives, self.executors, self.people, self.workspaces.grounds
         )

@@ -14,7 +14,8 @@ import uvloop
 import agor
 from agor import linux, logs
 from agor.catalogue import AGENTS_FOLDER
-from agor.config import Config
+from agor.config import Config, load
+from agor.daemon.backup.pending import finish_pending, plan_file
 from agor.daemon.main import Daemon
 from agor.errors import AgorError
 from agor.home import Home
@@ -33,6 +34,9 @@ def run(config: Config, home: Home, host: str | None = None, port: int | None = 
     # For executors inside of this process; the others are told by who starts them.
     os.environ[AGENTS_FOLDER] = str(home.path(config.execution.agents_folder))
     with home.lock():
+        if plan_file(home).exists() and asyncio.run(finish_pending(home)):
+            # The settings may be the restored ones.
+            config = load(home.folder)
         try:
             uvloop.run(
                 _serve(

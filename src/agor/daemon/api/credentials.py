@@ -16,7 +16,11 @@ async def page(request: Request[None]) -> Page[Credential]:
 async def put(request: Request[NewCredential]) -> Credential:
     """Keep a credential."""
     return await request.services.credentials.put(
-        request.who, request.id, request.form, team=request.query.team
+        request.who,
+        request.id,
+        request.form,
+        team=request.query.team,
+        dry_run=request.query.dry_run,
     )
 
 

@@ -32,12 +32,14 @@ async def over_sse(request: Request[FeedQuery], connection: Connection) -> None:
     with connection.feeds.seat(request.who, request.id) as seat:
         channel = await request.services.feed.open(request.who, request.id, after)
         outlet = Outlet.of(connection.scope)
+        follower = SseFollower(after, outlet)
+        # A browser comes back after the end of a stream, but not after an error.
+        await follower.read_ahead(channel)
         send = connection.send
         await send({"type": "http.response.start", "status": 200, "headers": _SSE_HEADERS})
         if connection.scope["method"] == "HEAD":
             await send({"type": "http.response.body"})
             return
-        follower = SseFollower(after, outlet)
         follower.send(_COME_BACK_AFTER)
         heartbeat = connection.feeds.settings.heartbeat
         hearing = _hear_hang_up(connection.receive, follower, heartbeat)

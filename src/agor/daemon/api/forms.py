@@ -131,10 +131,25 @@ class VerificationQuery(Sent):
     cursor: Cursor | None = None
 
 
+DryRun = Annotated[bool, Meta(description="Check everything, and change nothing.")]
+
+
+class DryRunQuery(Sent):
+    """Whether to do it at all."""
+
+    dry_run: DryRun = False
+
+
 class CredentialQuery(Sent):
     """Whose credential."""
 
     team: Annotated[bool, Meta(description="The whole team's, instead of one's own.")] = False
+
+
+class NewCredentialQuery(CredentialQuery):
+    """Whose credential, and whether to keep it at all."""
+
+    dry_run: DryRun = False
 
 
 class FeedQuery(Sent):

@@ -47,7 +47,7 @@ def check_host(host: str, *, can_sign_in: bool) -> None:
         "password",
         hint="Start it with --host 127.0.0.1, give somebody a password with `agor user "
         "set-password NAME` (or `agor user add NAME`), and then restart it. To reach it without "
-        "that, forward its port: ssh -L 3030:127.0.0.1:3030 HOST.",
+        "that, forward its port (see `agor daemon url`): ssh -L 3030:127.0.0.1:PORT HOST.",
     )
 
 

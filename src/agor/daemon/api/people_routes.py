@@ -10,6 +10,8 @@ from agor.daemon.api import (
 )
 from agor.daemon.api.forms import (
     CredentialQuery,
+    DryRunQuery,
+    NewCredentialQuery,
     PageQuery,
     TokensQuery,
 )
@@ -46,7 +48,7 @@ PEOPLE_ROUTES: list[Route] = [
         method="POST", path="/users", action="user.manage",
         handler=users.add,
         summary="Add a user",
-        body=NewUser, result=User, status=201, confidential=True,
+        query=DryRunQuery, body=NewUser, result=User, status=201, confidential=True,
         errors=(Conflict, Unprocessable, StoreUnavailable),
     ),
     Route(
@@ -137,7 +139,7 @@ PEOPLE_ROUTES: list[Route] = [
         handler=credentials.put,
         summary="Keep a credential, in the place of what has this name now",
         details="All of it is replaced: a base URL or agents that are absent are so afterwards.",
-        query=CredentialQuery, body=NewCredential, confidential=True, result=Credential,
+        query=NewCredentialQuery, body=NewCredential, confidential=True, result=Credential,
         errors=(NotFound, Unprocessable, Conflict, StoreUnavailable, MasterKeyUnusable),
     ),
     Route(

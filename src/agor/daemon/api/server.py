@@ -6,6 +6,7 @@ The daemon owns the signals, the log and the order in which things end; uvicorn 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import logging
 import resource
@@ -50,13 +51,16 @@ class ApiServer:
         self._server: uvicorn.Server | None = None
         self._ticking: asyncio.Task[None] | None = None
 
-    async def start(self, host: str, port: int, *, can_sign_in: bool = False) -> int:
-        """Listen, and answer from now on; tells the port, for who asked for any (0).
+    async def start(
+        self, host: str, port: int, *, preferred: int = 0, can_sign_in: bool = False
+    ) -> int:
+        """Listen, and answer from now on. Return the port.
 
-        Beyond this machine only if there is somebody who could sign in.
+        Port 0 is any free one: `preferred`, if that is free. Beyond this machine only if there is
+        somebody who could sign in.
         """
         check_host(host, can_sign_in=can_sign_in)
-        listener = bind(host, port)
+        listener = bind(host, port) if port else bind_any(host, preferred)
         config = _config(self._app)
         server = uvicorn.Server(config)
         try:
@@ -91,6 +95,14 @@ class ApiServer:
         await asyncio.wait((*server.server_state.tasks, self._ticking), timeout=_MOMENT)
 
 
+def bind_any(host: str, preferred: int) -> socket.socket:
+    """Bind the preferred port if that is possible, else any free one."""
+    if preferred:
+        with contextlib.suppress(SocketInUse, SocketUnusable):
+            return bind(host, preferred)
+    return bind(host, 0)
+
+
 def bind(host: str, port: int) -> socket.socket:
     """Bind the daemon's socket; what is in the way is told in words."""
     address = "127.0.0.1" if host.lower() == "localhost" else host
@@ -108,7 +120,7 @@ def bind(host: str, port: int) -> socket.socket:
             raise SocketInUse(
                 f"port {port} of {host} is in use by another program",
                 hint=f"See which one: ss -ltnp sport = :{port}. To use another port: "
-                "agor config set daemon.port 3031, or 0 for any that is free.",
+                "agor config set daemon.port 3031, or unset it to use any free port.",
             ) from None
         raise SocketUnusable(
             f"cannot listen on port {port} of {host}: {error.strerror}",

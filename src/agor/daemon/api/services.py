@@ -28,6 +28,7 @@ from agor.daemon.services.terminals.openings import Openings
 from agor.daemon.services.terminals.terminals import Terminals
 from agor.daemon.services.transcripts import SessionTranscripts
 from agor.daemon.services.workspaces.parts import WorkspaceParts
+from agor.errors import StoreUnavailable
 from agor.protocol.api import ExecutorInfo, Health
 
 
@@ -59,4 +60,6 @@ class Services:
     #: Lists those that run now, as far as this person may know of them.
     executors: Callable[[Principal], list[ExecutorInfo]]
     health: Callable[[], Health]
+    #: Why nobody should wait for the database; none while it answers.
+    stall: Callable[[], StoreUnavailable | None]
     metrics: Metrics

@@ -10,7 +10,9 @@ from agor.protocol.people import NewPassword, NewUser, User, UserChange
 
 async def add(request: Request[NewUser]) -> User:
     """Add somebody."""
-    return await request.services.accounts.add(request.who, request.form)
+    return await request.services.accounts.add(
+        request.who, request.form, dry_run=request.query.dry_run
+    )
 
 
 async def page(request: Request[PageQuery]) -> Page[User]:

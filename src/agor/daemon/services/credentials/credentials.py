@@ -47,8 +47,10 @@ class Credentials:
         rows = await credentials.visible_to(self._store, who.user_id)
         return Page(items=[self._show(row) for row in rows])
 
-    async def put(self, who: Principal, name: str, new: NewCredential, *, team: bool) -> Credential:
-        """Keep a key under a name, in the place of what was there."""
+    async def put(
+        self, who: Principal, name: str, new: NewCredential, *, team: bool, dry_run: bool = False
+    ) -> Credential:
+        """Keep a key under a name, in the place of what was there; with `dry_run`, only check."""
         owner = self._owner(who, team)
         if not NAME.fullmatch(name):
             raise Unprocessable(
@@ -63,6 +65,8 @@ class Credentials:
             raise Conflict(
                 f"there are {len(names)} credentials already", hint="Delete one that is not needed."
             )
+        if dry_run:
+            return self._show(row)
         # Sealed and handed in at once, so that a rotation knows of it.
         row = self._vault.seal(row, new.value)
         told = record(
