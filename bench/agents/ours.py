@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -109,14 +109,17 @@ class Conversation:
 
 
 @contextmanager
-def daemon(folder: Path) -> Iterator[Daemon]:
-    """Start a daemon as a person would, with a home of its own for itself and for agents."""
+def daemon(folder: Path, settings: Mapping[str, str] | None = None) -> Iterator[Daemon]:
+    """Start a daemon as a person would, with a home of its own for itself and for agents.
+
+    Settings are given as the variables that stand for them.
+    """
     home, person, log = Home(folder / "agor"), folder / "home", folder / "log"
     person.mkdir(parents=True)
     environment = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
     environment |= {"HOME": str(person), "AGOR_HOME": str(home.folder)}
     environment |= {"AGOR_DAEMON__DRAIN_ON_STOP": "true"}
-    environment |= {"AGOR_EXECUTION__AGENTS_FOLDER": str(PROGRAMS)}
+    environment |= {"AGOR_EXECUTION__AGENTS_FOLDER": str(PROGRAMS), **(settings or {})}
     with log.open("wb") as output:
         process = subprocess.Popen(
             [sys.executable, "-P", "-m", "agor.cli.main", "daemon", "run", "--port", "0"],

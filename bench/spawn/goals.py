@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from bench.results import OURS, Goal, Samples, Verdict, medians
+from bench.spawn.parallel import DONE, EIGHT, MODEL_MS, ONE, SIXTEEN
 from bench.spawn.ways import (
     FORK,
     NODE,
@@ -28,6 +29,8 @@ GOALS = (
     (SPARE, Goal("spawn.spare_vs_npx_tsx_sdk", RATE, TSX_SDK, ">=", 800)),
     (FORK, Goal("spawn.private_vs_python_sdk", PRIVATE, PYTHON_SDK, "<=", 1 / 15)),
     (FORK, Goal("spawn.crowd_cpu_vs_node", CPU, NODE, "<=", 0.6)),
+    (EIGHT, Goal("spawn.eight_at_once_vs_one", DONE, ONE, "<=", 1.5)),
+    (SIXTEEN, Goal("spawn.sixteen_at_once_vs_one", DONE, ONE, "<=", 4)),
     (OTHER_USER, Goal("spawn.other_user_vs_own", READY, SAME_USER, "<=", 1.1)),
 )
 
@@ -38,6 +41,7 @@ COLUMNS = (
     ("PSS MB", "pss_mb", 1),
     ("with keeper", "keeper_private_mb", 1),
     ("PSS", "keeper_pss_mb", 1),
+    ("all done ms", DONE, 0),
     ("all ready s", "crowd_ready_s", 2),
     ("CPU %", "crowd_cpu_percent", 0),
     ("µs/event", CPU, 1),
@@ -72,6 +76,7 @@ def table(samples: Samples, skipped: Mapping[str, str], crowd: int) -> str:
         "fork: a keeper waits, as always; its executor is forked when it is asked for",
         "spare: one that the pool had started ahead, until it has answered",
         "pool: `acquire` with and without a spare, until it is durable whose the executor is",
+        f"all done: prompts in new sessions at once, of an agent that takes {MODEL_MS} ms",
         f'from "all ready" on: {crowd} executors at once, all their processes, 50 events/s each',
     ]
     return "\n".join(["  ".join(row).rstrip() for row in rows] + notes)

@@ -14,6 +14,7 @@ from bench.spawn.cold import Starter
 from bench.spawn.crowd import cold_crowd, launched_crowd, stream
 from bench.spawn.goals import PRIVATE, RATE, READY, judge, table
 from bench.spawn.launched import Launcher, launcher
+from bench.spawn.parallel import at_once
 from bench.spawn.pooled import acquire_times
 from bench.spawn.processes import collect, descendants, memory, memory_of_all
 from bench.spawn.ways import (
@@ -32,6 +33,8 @@ Figures = dict[str, dict[str, float]]
 
 #: Starts of each way in one round; memory is measured at the last.
 TURNS = 5
+#: Times in one round that prompts come at once.
+PARALLEL_TURNS = 3
 CROWD, CROWD_SECONDS, CROWD_ROUNDS = 200, 5.0, 3
 QUICK_CROWD, QUICK_SECONDS = 10, 1.0
 
@@ -77,6 +80,7 @@ def _round(lineup: Lineup, directory: Path, turns: int) -> Figures:
                         figures[name] = _memory(started.pid, name in COLLECTING)
             for name, up in launchers.items():
                 times.setdefault(name, []).append(_launch(up, name, figures, turn == turns))
+    figures |= at_once(directory / "at-once", turns=min(turns, PARALLEL_TURNS))
     times[SPARE] = acquire_times(turns, spares=1, durable=False)
     times[POOL] = acquire_times(turns, spares=0, durable=True)
     times[POOL_SPARE] = acquire_times(turns, spares=1, durable=True)

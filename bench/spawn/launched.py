@@ -25,7 +25,12 @@ ANSWER_SECONDS = 30
 SETTLE = 0.2
 #: Should the bench be killed, they end by themselves.
 ORPHAN_MS = 60_000
-LIMITS = {"orphan_timeout_ms": ORPHAN_MS, "max_line": 1 << 24, "outbox_bytes": 1 << 24}
+LIMITS = {
+    "orphan_timeout_ms": ORPHAN_MS,
+    "unused_timeout_ms": ORPHAN_MS,
+    "max_line": 1 << 24,
+    "outbox_bytes": 1 << 24,
+}
 
 
 @dataclass(frozen=True)
@@ -136,7 +141,7 @@ def launcher(spec: Spec, directory: Path, name: str) -> Iterator[Launcher]:
             control.connect(str(place / "control"))
             up = Launcher(process.pid, control, place)
             try:
-                up.call("import_ahead", {})
+                up.call("hello", {})
                 up.settle()
             except (OSError, ValueError) as error:
                 said = (place / "log").read_text(encoding="utf-8", errors="replace")[-1000:]
@@ -147,7 +152,7 @@ def launcher(spec: Spec, directory: Path, name: str) -> Iterator[Launcher]:
 
 
 def _command(spec: Spec) -> list[str]:
-    options = ["--launcher", "--orphan-timeout-ms", str(ORPHAN_MS)]
+    options = ["--launcher", "--preload", "--orphan-timeout-ms", str(ORPHAN_MS)]
     return [*spec.command, *options]
 
 
