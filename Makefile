@@ -17,11 +17,7 @@ setup: $(READY)  ## make .venv and install the locked dependencies
 $(READY): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "agor needs Python 3.11 or newer; set PYTHON=/path/to/python3.11" >&2; exit 1; }
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || \
-		{ echo "could not make $(VENV): on Debian and Ubuntu, install python3-venv" >&2; exit 1; }
-	@echo "installing dependencies into $(VENV)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@$(PYTHON) scripts/setup
 	@touch $@
 
 demo: setup  ## watch Claude Code work in an isolated executor against a scripted model; no account, no key
