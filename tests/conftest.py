@@ -4,6 +4,7 @@
 """
 
 import gc
+import signal
 from collections import Counter
 
 import pytest
@@ -19,6 +20,12 @@ settings.register_profile("repeatable", derandomize=True, database=None, deadlin
 settings.register_profile("explore", max_examples=5000, deadline=None)
 settings.load_profile("repeatable")
 
+# Whatever starts the tests may ignore these (nohup, a shell's background): then so do they, but not
+# the programs that they start, whose handlers are the default ones again.
+for _number in (signal.SIGHUP, signal.SIGINT):
+    if signal.getsignal(_number) is signal.SIG_IGN:
+        signal.signal(_number, lambda *_: None)
+
 # What a store of a test's own process starts; daemons of their own processes start the real one.
 process.spawn = nursery.spawn_writer  # type: ignore[assignment]
 
@@ -33,9 +40,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         raise pytest.UsageError(f"several tests have the name {repeated[0]}")
     for item in items:
         together = "impersonation" if "impersonation" in item.path.parts else str(item.path)
-        if (agent := _agent_of(item)) and together != "impersonation":
-            # Those of one agent: starting it is what takes long, and agents differ in that.
-            together = f"{together}[{agent}]"
+        if (part := _part_of(item)) and together != "impersonation":
+            together = f"{together}[{part}]"
         item.add_marker(pytest.mark.xdist_group(together))
 
 
@@ -45,6 +51,12 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
-def _agent_of(item: pytest.Item) -> str | None:
+def _part_of(item: pytest.Item) -> object:
+    """Name the agent or the document that a test is about.
+
+    Those of one agent stay together: starting it is what takes long, and agents differ in that.
+    Documents take long as well, and have nothing in common.
+    """
     callspec = getattr(item, "callspec", None)
-    return None if callspec is None else callspec.params.get("subject")
+    params = {} if callspec is None else callspec.params
+    return params.get("subject") or params.get("document")

@@ -126,7 +126,7 @@ class DaemonProcess:
         assert code == 0, f"it ended with {code}\n{self.log[-4000:]}"
 
     def restart(self, port: int = 0) -> None:
-        """End the daemon in order and start another; on another port, unless told which."""
+        """End the daemon in order and start another; on the same port, unless told which."""
         self.stop()
         self.start(port)
 

@@ -99,7 +99,7 @@ async def test_a_canary_appears_nowhere_in_clear(
     watch, places = Watch(), [daemon.home.folder, folder]
     postgresql = daemon.database == "postgresql"  # type: ignore[attr-defined]
     if postgresql:
-        places.append(request.getfixturevalue("postgres")._data)
+        places.append(request.getfixturevalue("postgres").data)
     async with daemon.client() as client:
         # Stored, replaced, for the team; used while it is held; rotated; used again.
         for name, team in (("OWN", False), ("TEAM", True), ("OWN", False)):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -153,10 +154,11 @@ async def test_a_daemon_that_was_restarted_is_found_on_its_new_port(own: DaemonP
         before = own.port
         session = await begin(client)
         own.kill()
-        own.launch()
-        # Not ready yet: the call waits for it.
-        assert (await client.session(session)).session_id == session
-        own.wait_ready()
+        with socket.create_server(("127.0.0.1", before)):
+            own.launch()
+            # Not ready yet: the call waits for it.
+            assert (await client.session(session)).session_id == session
+            own.wait_ready()
         assert own.port != before
 
 

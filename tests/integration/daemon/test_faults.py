@@ -9,15 +9,28 @@ from pathlib import Path
 
 import pytest
 
+from agor.client import Client
 from agor.daemon.pool.ending import UNKNOWN
 from agor.daemon.pool.pool import Pool
 from agor.errors import StoreError, StoreUnavailable, TimedOut
+from agor.linux import children
 from agor.protocol.api import TaskStop
 from agor.protocol.methods import ExecutePromptParams, StopTaskResult
+from tests.contract.waiting import until
 from tests.integration.daemon.asker import Asker, acting, nothing
+from tests.integration.daemon.client_steps import begin, say, to_the_end
+from tests.integration.daemon.daemon_process import running_daemon
 from tests.integration.daemon.gate import RUNNING, STOPPING, Gate, fail_once
 from tests.integration.daemon.hostile import Act, Hostile
-from tests.integration.daemon.in_process import Desk, desk_in, soon
+from tests.integration.daemon.in_process import ENDED, PATIENCE, Desk, desk_in, soon
+from tests.integration.shortages import no_more_files
+
+
+async def until_done(client: Client, task_id: str) -> None:
+    """Wait for the end of a task, whatever it is."""
+    async with asyncio.timeout(PATIENCE):
+        while (await client.task(task_id)).status not in ENDED:
+            await asyncio.sleep(0.01)
 
 
 async def goes_on(desk: Desk, session: str) -> None:
@@ -27,6 +40,29 @@ async def goes_on(desk: Desk, session: str) -> None:
 
 
 # ── executors that are not there when they are needed ────────────────────────────────────────
+
+
+@pytest.mark.parametrize("who", ["daemon", "launcher"])
+async def test_an_accepted_prompt_waits_while_files_have_run_out(who: str):
+    """With nothing left to open, no executor can be started; the prompt waits until one can."""
+    if who == "daemon" and os.geteuid() != 0:
+        pytest.skip("only root can look into the daemon, which cannot be dumped")
+    with running_daemon({"execution.spare_executors": 0}) as daemon:
+        async with daemon.client() as client:
+            first, second = await begin(client), await begin(client)
+            feed = client.follow(first)
+            await to_the_end(feed, await say(client, first, {"text": "warm"}))
+            (launcher,) = daemon.launchers()
+            # It forks a keeper ahead, which needs files as well.
+            await until(lambda: len(children(launcher.pid)) == 2)
+            # Enough for clients, and too few for an executor: its socket, its log, its report.
+            short = no_more_files(daemon.pid, but=2) if who == "daemon" else None
+            with short or no_more_files(launcher.pid):
+                task = await say(client, second, {"text": "late"})
+                await until(lambda: "task_delayed" in daemon.log)
+                assert (await client.task(task)).status == "dispatching"
+            await until_done(client, task)
+            assert (await client.task(task)).status == "completed"
 
 
 async def test_an_executor_that_ends_while_a_task_is_bound_to_it_fails_the_task(folder: Path):

@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 from msgspec import Raw
 
+from agor.daemon.services.stamps import now
 from agor.errors import TokenRefused, UnknownTask
 from agor.protocol.methods import REQUEST_PERMISSION, ExecutePromptParams
+from tests.contract.waiting import until
 from tests.integration.daemon.asker import Asker, acting, ask_for_key, keep, question
 from tests.integration.daemon.hostile import Act, Hostile
 from tests.integration.daemon.in_process import desk_in, soon
@@ -174,6 +176,8 @@ async def test_a_token_expires(folder: Path):
     asker = Asker()
     async with desk_in(folder, asker.make, execution__session_token_expiration_ms=1) as desk:
         executor, params = await asker.task_of(desk)
+        made = now()
+        await until(lambda: now() > made + 1)
         with pytest.raises(TokenRefused, match="expired"):
             await ask_for_key(executor, params.session_token)
 
