@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.integration.pool_process import PoolProcess
-from tests.integration.processes import command_line_and_environment
+from tests.integration.processes import wait_nobody
 from tests.integration.unix_users import (
     TestUser,
     parent_of,
@@ -40,15 +41,27 @@ def begin_obstinate(pool: PoolProcess, user: TestUser, shell: str = OBSTINATE) -
     return acquired | {"launcher": parent_of(acquired["keeper"])}
 
 
-def waits(pid: int, acquired: dict[str, Any]) -> bool:
-    """Tell a keeper that waits for the next task: forked from the launcher, and nobody we know."""
-    launcher = acquired["launcher"]
-    looks = [command_line_and_environment(each) for each in (pid, launcher)]
-    return (
-        parent_of(pid) == launcher
-        and looks[0] == looks[1]
-        and pid not in (acquired["keeper"], acquired["executor"])
-    )
+def arguments_of(pid: int) -> list[bytes] | None:
+    """Read a process's arguments, but for what tells one launcher from another; None if gone."""
+    try:
+        arguments = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return [argument for argument in arguments if argument != b"--preload"]
+
+
+def others(user: TestUser, acquired: dict[str, Any]) -> set[int]:
+    """Find a user's processes, except launchers and what they forked for the next task.
+
+    A launcher's children have its arguments, so those of the executor that ended are named.
+    """
+    own = arguments_of(acquired["launcher"])
+    ended = {acquired["keeper"], acquired["executor"]}
+    return {
+        pid
+        for pid in processes_of(user.uid)
+        if pid in ended or arguments_of(pid) not in (own, None)
+    }
 
 
 def test_stopping_an_executor_that_does_all_to_stay_leaves_nothing(pool, anna, ben):
@@ -57,7 +70,8 @@ def test_stopping_an_executor_that_does_all_to_stay_leaves_nothing(pool, anna, b
     assert len(processes_of(anna.uid)) >= 8
     ending = pool.ask("stop", session="a")
     assert ending["survivors"] == 0
-    assert all(waits(pid, acquired) for pid in processes_of(anna.uid) - {acquired["launcher"]})
+    # A launcher that is just being started has not its own arguments yet.
+    wait_nobody(lambda: others(anna, acquired))
     assert pool.run("b", "echo", "unharmed") == "unharmed\n"
     pool.close()
     assert processes_of(anna.uid) == processes_of(ben.uid) == set()
