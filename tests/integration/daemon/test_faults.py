@@ -12,7 +12,7 @@ import pytest
 from agor.client import Client
 from agor.daemon.pool.ending import UNKNOWN
 from agor.daemon.pool.pool import Pool
-from agor.errors import StoreError, StoreUnavailable, TimedOut
+from agor.errors import StoreDamaged, StoreError, StoreUnavailable, TimedOut
 from agor.linux import children
 from agor.protocol.api import TaskStop
 from agor.protocol.methods import ExecutePromptParams, StopTaskResult
@@ -152,6 +152,18 @@ async def test_what_can_never_be_stored_ends_its_task_only(folder: Path, act: Ac
         assert gate.reached.is_set()
         assert ended.status in ends
         await goes_on(desk, session)
+
+
+async def test_a_task_whose_end_can_never_be_stored_leaves_its_executor_to_others(folder: Path):
+    async with desk_in(folder, execution__max_executors=1) as desk:
+        hurt, other = await desk.session(), await desk.session()
+        gate = Gate(desk.daemon.store)
+        task = await desk.prompt(hurt, [{"text": "hello"}, {"run": ["cat", "go"]}])
+        # Where its session's feed goes on, the database is damaged.
+        gate.refuse(task, error=StoreDamaged)
+        waiting = await desk.prompt(other, "hello")
+        await soon(gate.reached.wait())
+        assert (await desk.ended(other, waiting)).status == "completed"
 
 
 async def test_events_after_the_end_are_acknowledged_though_the_store_could_not_be_read(

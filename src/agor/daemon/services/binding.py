@@ -80,8 +80,7 @@ class BoundAtOnce:
         if kind is not None:
             run = self.bound.run
             self._tokens.revoke(run.task_id)
-            if not run.ended.done():
-                run.ended.set_result(None)
+            run.end()
         self._settled.set()
 
     async def durable(self) -> bool:

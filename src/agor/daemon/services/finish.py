@@ -18,6 +18,7 @@ from agor.daemon.services.stamps import not_before
 from agor.daemon.services.tokens import Tokens
 from agor.daemon.store import messages, tasks
 from agor.daemon.store.rows import TaskRow
+from agor.errors import StoreDamaged
 from agor.protocol.api import TaskStatus
 from agor.protocol.events import Problem, TaskResult, TokenUsage
 
@@ -55,6 +56,9 @@ class Finisher:
 
         One that is being stopped is ended by whoever stops it, and by nobody else: only then
         nothing is left of it, and the next one may begin.
+
+        If the database is damaged where the end belongs, the task ends in memory only: its session
+        takes no more prompts, and everything else goes on.
         """
         live = run.live
         async with Turn(live, patience=None):
@@ -65,13 +69,23 @@ class Finisher:
                 return
             at = not_before(current.created_at) if run.age is None else run.age.now()
             row = _ended(current, _status(current, result), result, survivors, at)
-            await self._commit(live, run, row, result.agent_session_id or run.agent_session_id)
+            try:
+                await self._commit(live, run, row, result.agent_session_id or run.agent_session_id)
+            except StoreDamaged as error:
+                # It can never be stored. Nobody waits for it, so that the executor is given back.
+                log.error(
+                    "task_end_not_stored",
+                    task=row.task_id,
+                    session=live.session_id,
+                    why=error.message,
+                )
+                run.end()
+                return
         self._metrics.tasks_ended.labels(row.status).inc()
         log.info("task_ended", task=row.task_id, session=live.session_id, status=row.status)
         cut = (block.sequence for block in run.blocks.values())
         self._compactor.add(live.row.number, (*run.long_blocks, *cut))
-        if not run.ended.done():
-            run.ended.set_result(None)
+        run.end()
 
     async def _commit(
         self, live: LiveSession, run: Run, row: TaskRow, agent_session_id: str | None

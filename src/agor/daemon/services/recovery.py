@@ -24,7 +24,7 @@ from agor.daemon.services.terminals.recovery import TerminalRecovery
 from agor.daemon.services.tokens import Grant, Tokens
 from agor.daemon.store import messages, permissions, tasks, tokens
 from agor.daemon.store.base import Store
-from agor.errors import AgorError, NotFound
+from agor.errors import AgorError, NotFound, StoreDamaged
 from agor.protocol.events import Problem, TaskResult
 
 log = structlog.get_logger("agor.recovery")
@@ -44,6 +44,11 @@ _NOT_AGAIN = Problem(
     "the database was restored from a backup that was made while this prompt waited",
     "It may have been run since the backup was made, so it is not run again: send it once more.",
 )
+
+
+def _pass_over(session_id: str, error: StoreDamaged) -> None:
+    """Leave a session as it is whose part of the database is damaged: the others are recovered."""
+    log.error("session_not_recovered", session=session_id, why=error.message)
 
 
 class Recovery:
@@ -83,11 +88,15 @@ class Recovery:
         unfinished = await tasks.unfinished(self._store)
         session_ids = dict.fromkeys(task.session_id for task in unfinished)
         found = await asyncio.gather(*(self._find(each) for each in session_ids))
-        lives = [live for live in found if live is not None]
-        await asyncio.gather(*(self._load(live) for live in lives))
+        loaded = await asyncio.gather(*(self._load(live) for live in found if live is not None))
+        lives = [live for live in loaded if live is not None]
         if restored:
-            for live in lives:
-                await self._drop_waiting(live)
+            for live in list(lives):
+                try:
+                    await self._drop_waiting(live)
+                except StoreDamaged as error:
+                    lives.remove(live)
+                    _pass_over(live.session_id, error)
         # From here on executors report; what they need to be known by is loaded.
         taken = {one.pooled.executor_id: one for one in await self._executors.open()}
         found_running = list(taken.values())
@@ -108,8 +117,22 @@ class Recovery:
             # Tasks without a session: somebody changed the database. No reason not to start.
             log.error("session_missing", session=session_id)
             return None
+        except StoreDamaged as error:
+            _pass_over(session_id, error)
+            return None
 
-    async def _load(self, live: LiveSession) -> None:
+    async def _load(self, live: LiveSession) -> LiveSession | None:
+        try:
+            await self._load_task(live)
+        except StoreDamaged as error:
+            _pass_over(live.session_id, error)
+            run = None if live.current is None else self._runs.get(live.current.task_id)
+            if run is not None:
+                run.end()
+            return None
+        return live
+
+    async def _load_task(self, live: LiveSession) -> None:
         await self._put_back(live)
         current = live.current
         if current is None:

@@ -76,6 +76,11 @@ class Run:
         if self.age is None and started_at is not None:
             self.age = Stopwatch(started_at)
 
+    def end(self) -> None:
+        """Have everybody go on who waits for the end."""
+        if not self.ended.done():
+            self.ended.set_result(None)
+
     async def wait_ended(self) -> None:
         """Wait for the end. Whoever gives up waiting does not end it, as awaiting it would."""
         await asyncio.wait((self.ended,))

@@ -131,7 +131,7 @@ class TaskStops:
         await live.commit(entry, current=None, queue=live.queue, last="stopped")
         run = self._runs.get(row.task_id)
         if run is not None and not run.ended.done():
-            run.ended.set_result(None)
+            run.end()
             if run.acquiring is not None:
                 run.acquiring.cancel()
         return views.task(row)
