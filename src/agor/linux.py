@@ -61,7 +61,7 @@ def run_out(number: int) -> ResourcesExhausted:
 
 
 def process_of(pid: int) -> Process | None:
-    """Name a living process by its pid."""
+    """Name a living process by its pid. An error means that it is not known whether it lives."""
     found = _read(pid)
     return None if found is None else Process(pid, found[2])
 
@@ -73,7 +73,10 @@ def age_of(process: Process) -> float:
 
 
 def is_alive(process: Process) -> bool:
-    """Tell whether it still runs; one that only waits to be reaped does not."""
+    """Tell whether it still runs; one that only waits to be reaped does not.
+
+    An error means that this is not known, for want of files for example.
+    """
     found = _read(process.pid)
     return found is not None and found[0] and found[2] == process.started
 
@@ -241,7 +244,10 @@ def _stat(pid: int) -> list[bytes] | None:
             text = os.read(fd, _LONGEST_STAT)
         finally:
             os.close(fd)
-    except OSError:
+    except OSError as error:
+        if error.errno in _SHORTAGES:
+            # Nothing can be opened now: that says nothing of the process.
+            raise
         return None
     # The name is in brackets and may hold anything, brackets and blanks too.
     return text[text.rindex(b")") + 2 :].split()

@@ -22,6 +22,8 @@ def no_more_files(pid: int, *, but: int = 0) -> Iterator[None]:
 
 def _free(pid: int, place: int) -> int:
     """Find a number that no open file has, the lowest first: as the limit it is never given."""
-    used = {int(path.name) for path in Path(f"/proc/{pid}/fd").iterdir()}
+    listed = list(Path(f"/proc/{pid}/fd").iterdir())
+    # Of our own, the one with which they were listed is closed by now.
+    used = {int(path.name) for path in listed if path.is_symlink()}
     free = (number for number in count() if number not in used)
     return next(islice(free, place, None))

@@ -122,18 +122,28 @@ class Program(Group):
         await asyncio.shield(self._stopped)
 
     async def _stop(self) -> None:
-        root = linux.process_of(self.pid)
-        family = [] if root is None else await asyncio.to_thread(linux.family, [root])
+        family = await asyncio.to_thread(self._descendants)
         if self._transports:
             self._transports[-1].close()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self.wait(), _GRACE)
+        # If nobody can be looked at now, the group ends all the same, and the rest is ended with
+        # the executor.
         if self.exited:
-            await self._let_others_end()
+            with contextlib.suppress(OSError):
+                await self._let_others_end()
         await super().stop()
-        await asyncio.to_thread(self._kill_rest, family)
+        with contextlib.suppress(OSError):
+            await asyncio.to_thread(self._kill_rest, family)
         for transport in self._transports:
             transport.close()
+
+    def _descendants(self) -> list[Process]:
+        """List it and all that it started; nobody if they cannot be looked at now."""
+        with contextlib.suppress(OSError):
+            root = linux.process_of(self.pid)
+            return [] if root is None else linux.family([root])
+        return []
 
     async def _let_others_end(self) -> None:
         """Let those that it left behind in its session save what they have to."""

@@ -35,9 +35,6 @@ R = TypeVar("R")
 
 _decode = msgspec.json.Decoder(Message).decode
 
-#: Seconds at least between two looks at a launcher that has not answered.
-_CHECK = 0.05
-
 
 def executor_command() -> Path:
     """Find the program `agor-executor` of this installation."""
@@ -153,11 +150,8 @@ class LauncherLink:
         try:
             async with asyncio.timeout(timeout * MAX_STRETCH):
                 await self._send(packet, fds)
-                while not answer.done() and clock.elapsed() < timeout:
-                    left = timeout - clock.elapsed()
-                    await asyncio.wait((answer,), timeout=max(left, _CHECK))
-            if not answer.done():
-                raise TimeoutError  # noqa: TRY301 - it is the same as the one of the outer bound
+                if not await clock.wait(answer, timeout):
+                    raise TimeoutError  # noqa: TRY301 - it is the same as that of the outer bound
             message = answer.result()
         except TimeoutError:
             raise TimedOut(f"the launcher did not answer {method.name} in {timeout:g} s") from None

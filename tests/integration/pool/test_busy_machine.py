@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import resource
 import shutil
 import signal
 import sys
@@ -18,11 +19,18 @@ from tests.integration.pool.test_deaths import family_of, launcher_of
 from tests.integration.pool.test_spares import PRELOAD, nothing_to_preload, ready
 from tests.integration.shortages import no_more_files
 
-from agor.daemon.pool import launchers, pooled, spares
+from agor.daemon.pool import keeper_watch, launchers, pooled, spares
+from agor.daemon.pool.keeper_watch import KeeperWatch
 from agor.daemon.pool.launchers import Launchers
 from agor.daemon.pool.pool import Pool
+from agor.daemon.pool.pooled import PooledExecutor
 from agor.environments.identity import UnixIdentity
-from agor.environments.launching import LauncherLink, launcher_command, start_launcher
+from agor.environments.launching import (
+    LauncherLink,
+    bind_control,
+    launcher_command,
+    start_launcher,
+)
 from agor.errors import LauncherFailed, ResourcesExhausted
 from agor.linux import children, is_alive, process_of, send
 from agor.process_clock import ProcessClock
@@ -348,6 +356,75 @@ async def test_a_launcher_that_cannot_work_at_all_is_reported_at_once(
     assert len(tries) == 1
 
 
+async def test_a_launcher_that_was_stopped_as_it_came_up_serves_whoever_waits(folder: Path):
+    identity, errors = UnixIdentity.current(), folder / "errors"
+    # All the time that it would wait alone is over when it is ready.
+    with bind_control(folder / "control") as listener:
+        process = start_launcher(identity, listener, errors, ["--orphan-timeout-ms", "1"])
+        link = LauncherLink.connect(folder / "control")
+        assert link is not None
+    hello = await link.greet(PATIENCE)
+    assert hello.process.pid == process.pid
+    link.close()
+    assert await asyncio.to_thread(process.wait, PATIENCE) == 0
+
+
+async def test_a_launcher_that_was_replaced_leaves_no_zombie(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(spares, "_QUIET", 0.01)
+    async with pool_in(folder) as (pool, _):
+        await soon(pool.acquire(claim("first")))
+        before = await launcher_process(pool)
+        await until(lambda: pool.spares)
+        assert await launcher_of(pool) != before.pid
+        await soon(pool.stop("first", "done"))
+        # One that nobody has reaped still has its number.
+        await until(lambda: not process_of(before.pid))
+
+
+async def test_an_executor_that_does_not_answer_at_first_is_replaced(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+):
+    stopped: list[Process] = []
+    real = PooledExecutor._wait_for_first_answer
+
+    async def stop_the_first(self, greeting, family, timeout):
+        if not stopped:
+            stopped.append(family.executor)
+            os.kill(family.executor.pid, signal.SIGSTOP)
+            timeout = 0.1
+            greeting = asyncio.get_running_loop().create_future()
+        await real(self, greeting, family, timeout)
+
+    monkeypatch.setattr(PooledExecutor, "_wait_for_first_answer", stop_the_first)
+    async with pool_in(folder, spare_executors=0, stop_timeout=0.1) as (pool, _):
+        environment = await soon(pool.acquire(claim("s")))
+        assert (await run(environment, [{"text": "here"}])).status == "completed"
+        assert not is_alive(stopped[0])
+    assert left_in(folder) == []
+
+
+async def test_who_asks_whether_an_executor_answers_gives_others_a_turn(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+):
+    async with pool_in(folder, spare_executors=0) as (pool, _):
+        await soon(pool.acquire(claim("s")))
+        (found,) = pool.executors()
+
+        async def refuse(_: float) -> bool:
+            # As with as many requests under way as there may be.
+            return False
+
+        monkeypatch.setattr(found.environment, "is_healthy", refuse)
+        order: list[str] = []
+        asking = asyncio.create_task(found.answers(0.2))
+        asking.add_done_callback(lambda _: order.append("answered"))
+        asyncio.get_running_loop().call_later(0.01, order.append, "another")
+        assert await soon(asking) is False
+        assert order == ["another", "answered"]
+
+
 async def test_a_launcher_that_ends_in_order_as_it_comes_up_is_replaced(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -444,6 +521,91 @@ async def test_a_launcher_that_has_run_out_of_files_says_so_and_goes_on(folder: 
     assert left_in(folder) == []
 
 
+async def test_a_daemon_that_has_run_out_of_files_says_so_and_takes_nobody_for_dead(folder: Path):
+    async with pool_in(folder, spare_executors=0) as (pool, side):
+        first = await soon(pool.acquire(claim("first")))
+        refused = 0
+        # Any of the files that a start needs may be the one too many.
+        for number in range(8):
+            with no_more_files(os.getpid(), but=number):
+                try:
+                    await soon(pool.acquire(claim("second")))
+                except ResourcesExhausted:
+                    refused += 1
+            second = await soon(pool.acquire(claim("second")))
+            assert await second.is_healthy()
+            await soon(pool.stop("second", "done"))
+        assert refused
+        assert await first.is_healthy()
+        assert {ending.survivors for ending in side.endings} == {0}
+    assert left_in(folder) == []
+
+
+async def test_a_keeper_that_cannot_be_looked_at_is_not_taken_for_gone(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    looks = []
+
+    def look(process: Process) -> bool:
+        looks.append(process)
+        return is_alive(process)
+
+    monkeypatch.setattr(keeper_watch, "_LOOK_INTERVAL", 0.001)
+    monkeypatch.setattr(keeper_watch, "is_alive", look)
+    running = await asyncio.create_subprocess_exec("sleep", "1000")
+    keeper = process_of(running.pid)
+    assert keeper is not None
+    watch = KeeperWatch(lambda: None)
+    try:
+        for but in range(2):
+            with no_more_files(os.getpid(), but=but):
+                watch.begin(keeper)
+                await until(lambda: len(looks) > 3)
+            looks.clear()
+            assert not watch.gone.is_set()
+            watch.close()
+        watch.begin(keeper)
+    finally:
+        running.kill()
+        await running.wait()
+    await soon(watch.gone.wait())
+
+
+async def test_a_launcher_that_has_no_files_to_come_up_with_is_started_again_later(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+):
+    real = start_launcher
+
+    def start_short(identity, listener, log, arguments):
+        process = real(identity, listener, log, arguments)
+        resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (4, 4096))
+        return process
+
+    async with pool_in(folder, spare_executors=0) as (pool, _):
+        with monkeypatch.context() as short:
+            short.setattr(launchers, "start_launcher", start_short)
+            with pytest.raises(ResourcesExhausted, match="open files"):
+                await soon(pool.acquire(claim("s")))
+        assert await (await soon(pool.acquire(claim("s")))).is_healthy()
+    assert left_in(folder) == []
+
+
+async def test_a_launcher_without_files_outlives_the_end_of_what_it_started(folder: Path):
+    async with pool_in(folder, spare_executors=0) as (pool, side):
+        await soon(pool.acquire(claim("first")))
+        await waiting_keeper(pool)
+        launcher, family = await launcher_process(pool), family_of(pool, "first")
+        with no_more_files(launcher.pid):
+            os.kill(family.executor.pid, signal.SIGKILL)
+            await side.until(lambda: side.endings)
+            assert is_alive(launcher)
+        assert await (await soon(pool.acquire(claim("second")))).is_healthy()
+        assert await launcher_of(pool) == launcher.pid
+        # It has taken note of that end by now.
+        await until(lambda: not process_of(family.keeper.pid))
+    assert left_in(folder) == []
+
+
 # ── nobody is left behind ────────────────────────────────────────────────────────────────────
 
 
@@ -523,6 +685,21 @@ async def test_an_executor_that_never_worked_ends_soon_after_its_daemon(
         pool._parts.launchers.disconnect()
         await until(lambda: not is_alive(family.executor) and not is_alive(family.keeper))
         await until(lambda: not is_alive(launcher))
+
+
+async def test_a_log_that_somebody_removes_ends_nobody(folder: Path):
+    async with pool_in(folder, drain=False, spare_executors=0) as (pool, _):
+        environment = await soon(pool.acquire(claim("s")))
+        await run(environment, [{"text": "done"}])
+        launcher, family = await launcher_process(pool), family_of(pool, "s")
+        (log,) = (folder / "run" / "launchers").glob("*.log")
+        log.unlink()
+    async with pool_in(folder, spare_executors=0) as (pool, _):
+        await soon(pool.acquire(claim("another")))
+        # It is found where it was, after it had looked around without a daemon.
+        assert family_of(pool, "s").executor == family.executor
+        assert await launcher_of(pool) == launcher.pid
+    assert left_in(folder) == []
 
 
 async def test_if_the_daemon_and_its_folder_are_gone_nobody_stays(folder: Path):

@@ -27,6 +27,7 @@ from agor.daemon.pool.hierarchies import (
     remove_if_empty,
 )
 from agor.errors import BadInput
+from agor.linux import shortage
 from agor.protocol.limits import MEBIBYTE, ResourceLimits
 
 log = structlog.get_logger("agor.pool")
@@ -126,7 +127,16 @@ class Cgroup:
         return sorted({pid for folder in self._with_nested() for pid in pids(folder)})
 
     def populated(self) -> bool:
-        """Whether any process is in it, also one that our pid namespace has no number for."""
+        """Whether any process is in it, also one that our pid namespace has no number for.
+
+        It counts as populated if it cannot be looked at now, for want of files for example.
+        """
+        try:
+            for folder in self.folders:
+                os.close(os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+        except OSError as error:
+            if shortage(error) is not None:
+                return True
         events = (read_text(folder / "cgroup.events") for folder in self.folders)
         return bool(self.members()) or any("populated 1" in text for text in events)
 

@@ -30,17 +30,18 @@ class KeeperWatch:
         """Watch it; if it is gone already, that is told at once."""
         try:
             self._pidfd = os.pidfd_open(keeper.pid)
+            asyncio.get_running_loop().add_reader(self._pidfd, self._end)
+            # The number may have been somebody else's by the time it was opened.
+            alive = is_alive(keeper)
         except ProcessLookupError:
-            self._end()
-            return
+            alive = False
         except OSError as error:
             # Out of descriptors, it may be. It runs, and somebody must see its end.
+            self.close()
             log.warning("watched_by_looking", pid=keeper.pid, why=error.strerror)
             self._looking = asyncio.create_task(self._look_at(keeper))
             return
-        asyncio.get_running_loop().add_reader(self._pidfd, self._end)
-        # The number may have been somebody else's by the time it was opened.
-        if not is_alive(keeper):
+        if not alive:
             self._end()
 
     def close(self) -> None:
@@ -53,7 +54,7 @@ class KeeperWatch:
             self._pidfd = None
 
     async def _look_at(self, keeper: Process) -> None:
-        while is_alive(keeper):  # noqa: ASYNC110 - there is no event of it
+        while _may_live(keeper):  # noqa: ASYNC110 - there is no event of it
             await asyncio.sleep(_LOOK_INTERVAL)
         self._looking = None
         self._end()
@@ -62,3 +63,11 @@ class KeeperWatch:
         self.close()
         self.gone.set()
         self._on_end()
+
+
+def _may_live(keeper: Process) -> bool:
+    """Tell whether a keeper lives, or cannot be looked at now."""
+    try:
+        return is_alive(keeper)
+    except OSError:
+        return True

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
+import re
 import signal
 import subprocess
 from pathlib import Path
@@ -30,8 +32,15 @@ from agor.environments.launching import (
     executor_command,
     start_launcher,
 )
-from agor.errors import AgorError, Disconnected, LauncherFailed, LauncherLost, TimedOut
-from agor.linux import send
+from agor.errors import (
+    AgorError,
+    Disconnected,
+    LauncherFailed,
+    LauncherLost,
+    ResourcesExhausted,
+    TimedOut,
+)
+from agor.linux import process_of, run_out, send, shortage
 from agor.protocol.forms import Nothing
 from agor.protocol.launching import RETIRE
 from agor.protocol.validation import Method
@@ -45,13 +54,18 @@ log = structlog.get_logger("agor.pool")
 #: Seconds for a launcher to import everything, on a machine that is very busy: one with 5 % of a
 #: processor needs a minute. A launcher that dies meanwhile is noticed at once.
 _START_TIMEOUT = 180.0
-#: Seconds for one that an earlier daemon started; another is started in its place then.
-_FIND_TIMEOUT = 30.0
+#: Seconds for one that an earlier daemon started; another is started in its place then. One that
+#: may be importing the agents' libraries is not waited for as long as that takes.
+_FIND_TIMEOUT, _FIND_PRELOADED_TIMEOUT = 30.0, 5.0
 _END_TIMEOUT = 5.0
 #: Seconds that a launcher with nothing below it waits for a daemon, should this one be killed.
 _ALONE = 10.0
 #: Seconds before one that died is replaced; whoever needs it sooner does not wait.
 _RESTART_PAUSE = 0.5
+#: What Python says of an error of the system that nobody caught.
+_ERRNO = re.compile(r"OSError: \[Errno ([0-9]+)\]")
+#: Seconds before each look for the end of a launcher that has hung up.
+_REAP_PAUSES = (0.1, 1.0, 5.0)
 #: Launchers that are tried one after the other for one question.
 _ATTEMPTS = 4
 
@@ -92,6 +106,7 @@ class Launchers:
         await link.wait_closed()
         if link in self._leaving:
             self._leaving.discard(link)
+            await self._reap_soon()
             return
         log.warning("launcher_gone", user=identity.name)
         for attempt in range(1, _ATTEMPTS + 1):
@@ -158,18 +173,22 @@ class Launchers:
         other may still be importing them.
         """
         for preloaded in (False, True):
-            link = await self._find_at(identity, self._path(identity, preloaded=preloaded))
+            patience = _FIND_PRELOADED_TIMEOUT if preloaded else _FIND_TIMEOUT
+            path = self._path(identity, preloaded=preloaded)
+            link = await self._find_at(identity, path, patience)
             if link is not None:
                 return link
         return None
 
-    async def _find_at(self, identity: UnixIdentity, path: Path) -> LauncherLink | None:
+    async def _find_at(
+        self, identity: UnixIdentity, path: Path, patience: float
+    ) -> LauncherLink | None:
         link = LauncherLink.connect(path)
         if link is None:
             return None
         try:
             # It may be coming up just now: the daemon before us may have died over that.
-            hello = await link.greet(_FIND_TIMEOUT)
+            hello = await link.greet(patience)
         except AgorError as error:
             log.warning("launcher_not_taken_back", user=identity.name, why=error.message)
             link.close()
@@ -231,6 +250,10 @@ class Launchers:
             # While we still have the listener: one that fails at once would take it along.
             link = LauncherLink.connect(path)
             assert link is not None, "it listens already"
+        if way_to(identity) != "sudo":
+            # What it waits for a processor does not count from its start on. Of sudo's child only
+            # its greeting tells who it is.
+            link.process = process_of(process.pid)
         try:
             hello = await link.greet(_START_TIMEOUT)
         except (Disconnected, TimedOut) as error:
@@ -264,6 +287,8 @@ class Launchers:
         killed = process.returncode is not None and process.returncode <= 0
         said = (await asyncio.to_thread(_last_words, errors)).splitlines()[-3:]
         why = " / ".join(said) or error.message
+        if (exhausted := _shortage_in(why)) is not None:
+            return exhausted
         if way_to(identity) == "sudo" and any(_is_refusal(line) for line in said):
             return refusal(identity, why)
         if killed or isinstance(error, TimedOut):
@@ -277,6 +302,12 @@ class Launchers:
         folders = self._folders
         folder = folders.preloaded_launchers if preloaded else folders.launchers
         return folder / f"{identity.name}.sock"
+
+    async def _reap_soon(self) -> None:
+        """Reap a launcher that has hung up: it is about to end."""
+        for pause in _REAP_PAUSES:
+            await asyncio.sleep(pause)
+            self._reap()
 
     def _reap(self) -> None:
         for name, process in list(self._processes):
@@ -340,6 +371,16 @@ class Launchers:
             finally:
                 link.close()
         path.unlink(missing_ok=True)  # noqa: ASYNC240 - one name in a folder of ours
+
+
+def _shortage_in(words: str) -> ResourcesExhausted | None:
+    """Return the error to raise if a launcher says that it ended for want of something.
+
+    Python itself may be short of files, long before anything of ours runs.
+    """
+    if found := _ERRNO.search(words):
+        return shortage(OSError(int(found[1]), ""))
+    return run_out(errno.ENOMEM) if "MemoryError" in words else None
 
 
 def _is_refusal(line: str) -> bool:

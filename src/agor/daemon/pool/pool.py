@@ -41,14 +41,18 @@ from agor.errors import (
     PoolExhausted,
 )
 from agor.execution import ExecutionEnvironment, Host
+from agor.linux import shortage
 from agor.protocol.api import ExecutorInfo
 
 log = structlog.get_logger("agor.pool")
 
-#: Executors that are tried for one claim if they die at their start.
+#: Executors that are tried for one claim if they die at their start, or do not answer.
 _ATTEMPTS = 3
-#: Seconds to wait before each further attempt if the launcher died, hung or did not come up.
-_LAUNCHER_PAUSES = (0.2, 0.5, 1.0, 2.0, 5.0)
+#: Seconds to wait before the last of them.
+_FAILURE_PAUSE = 1.0
+#: Seconds to wait before each further attempt if the launcher died, hung or did not come up: the
+#: kernel may kill one after the other while the machine has too little memory.
+_LAUNCHER_PAUSES = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0)
 
 
 class Pool:
@@ -145,6 +149,8 @@ class Pool:
                 failures += 1
                 if failures == _ATTEMPTS:
                     raise ExecutorFailed(f"no executor could be started: {error}") from error
+                if failures > 1:
+                    await asyncio.sleep(_FAILURE_PAUSE)
                 continue
             if pooled is None:
                 # Not before its end: asking again at once would never let that happen.
@@ -260,6 +266,11 @@ class Pool:
         try:
             spare = self._spares.take(seat.identity) if may_be_spare else None
             pooled = spare or self._make(seat.claim, seat.identity)
+        except OSError as error:
+            self._places.give()
+            raise shortage(error) or ExecutorFailed(
+                f"no executor could be started: {error}"
+            ) from error
         except BaseException:
             self._places.give()
             raise

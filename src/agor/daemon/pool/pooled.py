@@ -48,7 +48,7 @@ _SPAWN_TIMEOUT = 30.0
 #: Seconds for which an executor that never had work waits for a daemon to come back. This daemon
 #: is connected from its start on; the next one would end it, since it belongs to nobody.
 UNUSED_TIMEOUT = 10.0
-#: Seconds at least between two looks at an executor that has not answered.
+#: Seconds between two questions whether an executor answers.
 _CHECK = 0.05
 #: Seconds in which the last that a dead executor sent must have been read.
 _LAST_WORDS = 0.5
@@ -117,12 +117,17 @@ class PooledExecutor:
             told = self.ended.result()
             if isinstance(error, asyncio.CancelledError):
                 raise
-            if isinstance(error, OSError) and (exhausted := shortage(error)) is not None:
+            if (exhausted := _shortage_behind(error)) is not None:
                 raise exhausted from error
-            if isinstance(error, OSError) and not isinstance(error, TimeoutError):
-                raise ExecutorFailed(f"no executor could be started: {error}") from error
-            if told.explanation is not None or isinstance(error, TimeoutError | SocketUnusable):
+            if told.explanation is not None:
                 raise told.error() from error
+            if isinstance(error, TimeoutError):
+                # Stopped, swapped out, or on a disk that stands still: another may do better.
+                raise Disconnected(told.error().message) from error
+            if isinstance(error, SocketUnusable):
+                raise told.error() from error
+            if isinstance(error, OSError):
+                raise ExecutorFailed(f"no executor could be started: {error}") from error
             raise
         self._go()
 
@@ -156,11 +161,13 @@ class PooledExecutor:
         """Tell whether it answers in time, not counting what it waits for a processor."""
         clock = ProcessClock(None if self._family is None else self._family.executor)
         while self.environment.connected:
-            left = timeout - clock.elapsed()
-            if left <= 0:
-                return False
-            if await self.environment.is_healthy(max(left, _CHECK)):
-                return True
+            with clock.slice(timeout) as seconds:
+                if not seconds:
+                    return False
+                if await self.environment.is_healthy(seconds):
+                    return True
+            # With too many requests under way, no other is sent: others must have a turn.
+            await asyncio.sleep(_CHECK)
         return False
 
     async def adopt(self, family: Family, started_at: float) -> None:
@@ -258,12 +265,8 @@ class PooledExecutor:
         self, greeting: asyncio.Task[InitializeResult], family: Family, timeout: float
     ) -> None:
         """Wait for it as long as it may take, not counting what it waits for a processor."""
-        clock = ProcessClock(family.executor)
-        while not greeting.done():
-            left = timeout - clock.elapsed()
-            if left <= 0:
-                raise TimeoutError(f"it gave no answer in {timeout:g} s")
-            await asyncio.wait((greeting,), timeout=max(left, _CHECK))
+        if not await ProcessClock(family.executor).wait(greeting, timeout):
+            raise TimeoutError(f"it gave no answer in {timeout:g} s")
         greeting.result()
 
     async def _record(self) -> None:
@@ -370,3 +373,11 @@ class PooledExecutor:
         """Leave it running, for the daemon that comes after us."""
         self._vigil.end()
         self._keeper.close()
+
+
+def _shortage_behind(error: BaseException) -> ResourcesExhausted | None:
+    """Return the error to raise if this one, or what caused it, means that something ran out."""
+    for each in (error, error.__cause__):
+        if isinstance(each, OSError) and (exhausted := shortage(each)) is not None:
+            return exhausted
+    return None

@@ -65,6 +65,15 @@ _REHEARSALS = 10
 _LOOK = 2.0
 
 
+def _is_there(path: str) -> bool:
+    """Tell whether there is something at a path, as far as we may look."""
+    try:
+        os.lstat(path)
+    except OSError:
+        return False
+    return True
+
+
 #: What executors may know of our environment; sudo adds who called it, and how.
 _ALLOWED = frozenset(
     {"HOME", "USER", "LOGNAME", "SHELL", "PATH", "LANG", "TZ", "TERM", AGENTS_FOLDER}
@@ -147,6 +156,8 @@ class Launcher:
         self.user = pwd.getpwuid(os.getuid()).pw_name
         listener.setblocking(False)
         self._listener = listener
+        #: Where daemons find us; nowhere once another launcher has taken our place.
+        self._path: str = listener.getsockname()
         self._allowed = {0, peer_uid(listener)}
         self._orphan_timeout = orphan_timeout
         self._preloaded = preloaded
@@ -162,6 +173,8 @@ class Launcher:
         }
         self._retiring = False
         self._no_fork_before = 0.0
+        #: When to look again for keepers that ended, if that was not possible.
+        self._reap_at: float | None = None
         self._alone_since = time.monotonic()
         self._wake, wake = socket.socketpair()
         for end in (self._wake, wake):
@@ -184,6 +197,8 @@ class Launcher:
 
     def run(self) -> None:
         """Serve until it is time to go."""
+        # Whoever waits to be accepted has not been able to connect before.
+        self._alone_since = time.monotonic()
         # Not before: the event loop of a rehearsal takes the signals, and lets go of them.
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.signal(signal.SIGTERM, self._retire_on_signal)
@@ -198,6 +213,8 @@ class Launcher:
                 self._get_ahead()
             for fd, events in ready:
                 self._attend(fd, events)
+            if self._reap_at is not None and time.monotonic() >= self._reap_at:
+                self._reap()
             if not self._connections:
                 self._give_up_if_unreachable()
         self._offspring.dismiss_keeper()
@@ -206,7 +223,7 @@ class Launcher:
         if fd == self._wake.fileno():
             with contextlib.suppress(BlockingIOError):
                 self._wake.recv(4096)
-            self._offspring.reap()
+            self._reap()
         elif fd in self._offspring.lines:
             self._poll.unregister(fd)
             self._offspring.hear(fd)
@@ -222,6 +239,15 @@ class Launcher:
             with contextlib.suppress(KeyError):
                 self._poll.unregister(fd)
 
+    def _reap(self) -> None:
+        """Take note of the keepers that ended; again later if nobody can be looked at now."""
+        self._reap_at = None
+        try:
+            self._offspring.reap()
+        except OSError as error:
+            log.warning("not_reaped", why=str(error))
+            self._reap_at = time.monotonic() + _RETRY_PAUSE
+
     def _watch_starts(self) -> None:
         """Have the loop wake up for what keepers report."""
         for line in self._offspring.lines:
@@ -230,10 +256,12 @@ class Launcher:
     def _give_up_if_unreachable(self) -> None:
         """End everything if the daemon's folder was removed: nobody can ever come back.
 
-        Our log is in that folder. Without a name it is gone, and so is our socket.
+        Our log is in that folder, and so is our socket: both are gone then. A launcher of another
+        user cannot look at the socket.
         """
         found = os.fstat(2)
-        if stat.S_ISREG(found.st_mode) and found.st_nlink == 0:
+        has_no_log = stat.S_ISREG(found.st_mode) and found.st_nlink == 0
+        if has_no_log and not _is_there(self._path):
             families = list(self._offspring.families.values())
             count = sum(self._offspring.signal(each, signal.SIGKILL) for each in families)
             log.warning("unreachable", processes=count)
@@ -271,7 +299,9 @@ class Launcher:
         return not self._connections and lonely >= self._orphan_timeout
 
     def _patience(self) -> float | None:
-        """Milliseconds after which to look again whether anybody needs us."""
+        """Milliseconds after which to look again whether there is anything to do."""
+        if self._reap_at is not None:
+            return _RETRY_PAUSE * 1000
         if self._offspring.wants_keeper and not self._retiring:
             return max(_QUIET, (self._no_fork_before - time.monotonic()) * 1000)
         if self._connections:

@@ -177,6 +177,12 @@ class Offspring:
         try:
             executor = start.keeper.read_birth()
         except OSError as error:
+            if (exhausted := shortage(error)) is not None:
+                # Who the executor is cannot be known now. It is ended as one without a keeper,
+                # which is our child and not reaped yet: its number is nobody else's.
+                os.kill(start.keeper.process.pid, signal.SIGKILL)
+                start.end(exhausted)
+                return
             log.warning("keeper_died", why=str(error))
             self._try_again(start)
         except AgorError as error:
@@ -287,7 +293,12 @@ def _in_words(error: OSError | AgorError) -> AgorError:
 
 def _fork() -> _Keeper:
     pid, line = fork_keeper()
-    keeper = process_of(pid)
+    try:
+        keeper = process_of(pid)
+    except OSError:
+        # It ends when its line does.
+        line.close()
+        raise
     if keeper is None:
         line.close()
         raise HandlerFailed("a forked process ended at once")

@@ -16,6 +16,7 @@ import time
 from agor.environments import errands
 from agor.environments.identity import UnixIdentity, way_to
 from agor.errors import EnvironmentFailed, WorkspaceUnreachable
+from agor.linux import shortage
 from agor.protocol.validation import quoted
 
 #: How long a folder that was found needs not be looked for again; a look costs more than the rest.
@@ -115,6 +116,10 @@ async def _walk(identity: UnixIdentity, folder: str) -> tuple[str, str]:
             cwd="/", env={}, timeout=_PATIENCE, max_output=16 * 1024,
         )  # fmt: skip
     except EnvironmentFailed as error:
+        cause = error.__cause__
+        if isinstance(cause, OSError) and (exhausted := shortage(cause)) is not None:
+            # Nothing is wrong with the folder: whoever can wait tries again.
+            raise exhausted from error
         raise WorkspaceUnreachable(error.message, hint=error.hint) from error
     if ran.cut == "time":
         return "silent", folder
