@@ -16,6 +16,7 @@ from agor.protocol.events import TaskResult
 from agor.protocol.forms import Nothing
 from agor.protocol.methods import (
     ACK_MESSAGES,
+    ASSIGNED,
     EXECUTE_PROMPT,
     GET_API_KEY,
     INITIALIZE,
@@ -248,6 +249,12 @@ class ExecutionEnvironment:
             # One that does not read has no need of it; the next connection brings it up to date.
             with contextlib.suppress(Disconnected, Overloaded):
                 self._peer.notify(ACK_MESSAGES, params)
+
+    def assign(self) -> None:
+        """Notify it that it is recorded as somebody's, so that it waits for the next daemon."""
+        if self._peer is not None and self._peer.connected:
+            with contextlib.suppress(Disconnected, Overloaded):
+                self._peer.notify(ASSIGNED, Nothing())
 
     # ── life ─────────────────────────────────────────────────────────────────────────────────
 

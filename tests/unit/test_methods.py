@@ -114,6 +114,7 @@ def test_the_methods_are_those_of_the_wire():
         "detach_terminal",
         "ack_terminal",
         "ack_messages",
+        "assigned",
     }
     assert {one.name for one in TO_DAEMON if isinstance(one, Method)} == {
         "get_api_key",

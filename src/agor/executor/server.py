@@ -27,6 +27,7 @@ from agor.protocol.events import TaskResult
 from agor.protocol.forms import Nothing
 from agor.protocol.methods import (
     ACK_MESSAGES,
+    ASSIGNED,
     EXECUTE_PROMPT,
     INITIALIZE,
     PING,
@@ -63,7 +64,7 @@ class Options:
     outbox_bytes: int = 16 * 1024 * 1024
     #: Seconds without any connection after which it ends.
     orphan_timeout: float = 3600.0
-    #: The same for an executor that never had work, and so has nothing to keep for a daemon.
+    #: The same for one that was never assigned and never had work: no daemon will look for it.
     unused_timeout: float = 3600.0
     #: There will never be another connection than the first.
     one_connection: bool = False
@@ -136,6 +137,7 @@ class Executor:
         routes.on(READ_TRANSCRIPT, self._transcripts.read)
         routes.on(PREPARE_SESSION, self._transcripts.prepare)
         routes.on_notice(ACK_MESSAGES, self._delivery.acknowledge)
+        routes.on_notice(ASSIGNED, self._note_assignment)
         routes.on(SPAWN_TERMINAL, self._spawn_terminal)
         self._terminals.serve(routes, peer)
         routes.on(SHUTDOWN, lambda params: self.shut_down(params.reason, params.timeout_ms / 1000))
@@ -264,6 +266,10 @@ class Executor:
             tasks=tasks,
             terminals=self._terminals.infos(),
         )
+
+    def _note_assignment(self, _: Nothing) -> None:
+        """Wait longer for a daemon from now on: the next one will look for us."""
+        self._used = True
 
     async def _spawn_terminal(self, params: SpawnTerminalParams) -> SpawnTerminalResult:
         self._refuse_if_ending()

@@ -211,6 +211,7 @@ CLOSE_TERMINAL = Method("close_terminal", CloseTerminalParams, Nothing)
 TERMINAL_INPUT = Method("terminal_input", TerminalInputParams, Nothing)
 ACK_TERMINAL = Notice("ack_terminal", AckTerminalParams)
 ACK_MESSAGES = Notice("ack_messages", AckMessagesParams)
+ASSIGNED = Notice("assigned", Nothing)
 SHUTDOWN = Method("shutdown", ShutdownParams, ShutdownResult)
 
 GET_API_KEY = Method("get_api_key", GetApiKeyParams, GetApiKeyResult)
@@ -221,7 +222,7 @@ REPORT_TERMINAL = Notice("report_terminal", ReportTerminalParams)
 TO_EXECUTOR: tuple[Method[Any, Any] | Notice[Any], ...] = (
     INITIALIZE, PING, PREPARE_SESSION, EXECUTE_PROMPT, STOP_TASK, READ_TRANSCRIPT, SPAWN_TERMINAL,
     ATTACH_TERMINAL, DETACH_TERMINAL, RESIZE_TERMINAL, CLOSE_TERMINAL, TERMINAL_INPUT, ACK_TERMINAL,
-    ACK_MESSAGES, SHUTDOWN,
+    ACK_MESSAGES, ASSIGNED, SHUTDOWN,
 )  # fmt: skip
 TO_DAEMON: tuple[Method[Any, Any] | Notice[Any], ...] = (
     GET_API_KEY, REQUEST_PERMISSION, REPORT_MESSAGE, REPORT_TERMINAL,

@@ -615,6 +615,15 @@ def soon_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pooled, "UNUSED_TIMEOUT", 0.3)
 
 
+async def let_go_of(pool: Pool, executor: PooledExecutor) -> None:
+    """Hang up on an executor, and leave it alone, as a daemon does that is killed."""
+    executor.detach()
+    await executor.environment.disconnect()
+    for reserve in pool._spares._reserves.values():
+        with contextlib.suppress(ValueError):
+            reserve.ready.remove(executor)
+
+
 @pytest.mark.usefixtures("soon_alone")
 async def test_a_launcher_whose_daemon_dies_ends_with_the_last_that_it_started(folder: Path):
     async with pool_in(folder, drain=False, spare_executors=0) as (pool, _):
@@ -679,12 +688,35 @@ async def test_an_executor_that_never_worked_ends_soon_after_its_daemon(
         (spare,) = ready(pool)
         launcher, family = await launcher_process(pool), spare._family
         assert family is not None
-        for each in (*pool.executors(), spare):
-            each.detach()
-            await each.environment.disconnect()
+        await soon(pool.stop("s", "done"))
+        await let_go_of(pool, spare)
         pool._parts.launchers.disconnect()
         await until(lambda: not is_alive(family.executor) and not is_alive(family.keeper))
         await until(lambda: not is_alive(launcher))
+
+
+@pytest.mark.usefixtures("soon_alone")
+async def test_one_that_was_given_to_somebody_waits_for_the_next_daemon(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """The daemon may have died just before it told the executor of the task."""
+    monkeypatch.setattr(spares, "_QUIET", 0.01)
+    monkeypatch.setattr(Launchers, "preload", PRELOAD)
+    async with pool_in(folder, drain=False) as (pool, _):
+        await soon(pool.acquire(claim("started")))
+        await until(lambda: pool.spares)
+        await soon(pool.acquire(claim("spare")))
+        await until(lambda: pool.spares)
+        (unassigned,) = ready(pool)
+        assert unassigned._family is not None
+        for each in (*pool.executors(), unassigned):
+            await let_go_of(pool, each)
+        # That has the same time without a connection.
+        await until(partial(_gone, unassigned._family.executor))
+        found = {name: family_of(pool, name) for name in ("started", "spare")}
+    async with pool_in(folder, spare_executors=0) as (pool, _):
+        assert {name: family_of(pool, name) for name in found} == found
+    assert left_in(folder) == []
 
 
 async def test_a_log_that_somebody_removes_ends_nobody(folder: Path):

@@ -45,8 +45,8 @@ log = structlog.get_logger("agor.pool")
 
 #: Seconds for the launcher to fork, without those that it waits for a processor.
 _SPAWN_TIMEOUT = 30.0
-#: Seconds for which an executor that never had work waits for a daemon to come back. This daemon
-#: is connected from its start on; the next one would end it, since it belongs to nobody.
+#: Seconds for which an executor that was not assigned to anybody waits for a daemon to come back.
+#: This one is connected from its start on; the next one would end it, since it has no record.
 UNUSED_TIMEOUT = 10.0
 #: Seconds between two questions whether an executor answers.
 _CHECK = 0.05
@@ -147,6 +147,7 @@ class PooledExecutor:
             await asyncio.gather(*work, return_exceptions=True)
             await asyncio.shield(self.stop("it could not be given to anybody"))
             raise
+        self.environment.assign()
         self.happen(Happening.GIVEN)
         self._vigil.limit_time()
         self.log.info("spare_given")
@@ -204,6 +205,7 @@ class PooledExecutor:
         self.happen(Happening.READY_AHEAD if self.is_spare else Happening.READY)
         self._vigil.begin()
         if not self.is_spare:
+            self.environment.assign()
             self._vigil.limit_time()
 
     async def _come_up(self) -> None:
