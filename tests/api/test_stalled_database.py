@@ -10,11 +10,16 @@ from typing import Any
 import httpx
 import pytest
 
-from agor.daemon.store.base import Store, Write
+from agor.daemon.api import app, pending_writes
+from agor.daemon.api.answers import Answer
+from agor.daemon.store.base import Write
+from agor.daemon.store.sqlite.store import SqliteStore
+from agor.errors import NotFound, StoreUnavailable
 from tests.api.serving import Served
 from tests.api.test_health import figures
-from tests.contract.waiting import PATIENCE, soon
+from tests.contract.waiting import PATIENCE, soon, until
 from tests.store.examples import pid_of_writer
+from tests.store.ticking import SILENCE, STALL, Ticks
 
 
 async def readiness(served: Served) -> int:
@@ -48,13 +53,17 @@ def assert_refused(answer: httpx.Response) -> str:
 async def test_a_stopped_writer_keeps_no_client_waiting_and_is_replaced(
     served: Served, key: str | None
 ) -> None:
-    store: Store = served.daemon.store
+    store = served.daemon.store
+    assert isinstance(store, SqliteStore)
+    ticks = Ticks(store)
     # Nothing else is on its way to the writer when it stops.
     await soon(store.commit(Write([])))
     stopped = pid_of_writer(store)
     os.kill(stopped, signal.SIGSTOP)
     waiting = asyncio.create_task(served.ask.post(**new_session(served, key)))
-    await until_ready(served, 503)
+    await until(lambda: store._scribe._group)
+    ticks.pass_by(STALL)
+    assert await readiness(served) == 503
     assert (await figures(served))["agor_store_available"] == 0
     # What comes now is refused without waiting, and reading goes on.
     refused = await served.ask.post(**new_session(served, "two"))
@@ -69,6 +78,7 @@ async def test_a_stopped_writer_keeps_no_client_waiting_and_is_replaced(
     # Its key is still in use, and that is not what whoever repeats it has to know.
     assert_refused(await served.ask.post(**new_session(served, key)))
 
+    ticks.pass_by(SILENCE)
     await until_ready(served, 200)
     assert pid_of_writer(store) != stopped
     assert (await figures(served))["agor_store_available"] == 1
@@ -77,3 +87,42 @@ async def test_a_stopped_writer_keeps_no_client_waiting_and_is_replaced(
     made = await served.ask.post(**new_session(served, key))
     assert made.status_code == 201, made.text
     assert len((await served.ask.get("/sessions")).json()["items"]) == 1
+
+
+@pytest.mark.parametrize("outcome", [Answer(201), NotFound("there is no such session")])
+async def test_a_client_gets_its_error_though_the_work_ends_at_that_very_moment(
+    served: Served, monkeypatch: pytest.MonkeyPatch, outcome: Answer | NotFound
+) -> None:
+    stall = StoreUnavailable("the database has not answered for 6 s", hint="Look at its disk.")
+
+    async def end_as_the_client_is_refused(*_: object) -> Answer:
+        patch.setattr(served.app._writes, "_stall", lambda: stall)
+        served.app._writes._check()
+        if isinstance(outcome, NotFound):
+            raise outcome
+        return outcome
+
+    with monkeypatch.context() as patch:
+        patch.setattr(app, "_handle", end_as_the_client_is_refused)
+        patch.setattr(pending_writes, "_CHECK_SECONDS", 0.0)
+        answer = await soon(served.ask.post(**new_session(served, None)))
+    assert "not known whether this was stored" in assert_refused(answer)
+    # The connection is whole.
+    assert (await served.ask.get("/sessions")).json()["items"] == []
+
+
+async def test_what_the_store_refuses_by_itself_is_known_not_to_be_stored(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stall = StoreUnavailable("the database has not answered for 6 s", hint="Look at its disk.")
+
+    async def refuse_after_a_look(*_: object) -> Answer:
+        patch.setattr(served.app._writes, "_stall", lambda: stall)
+        served.app._writes._check()
+        await asyncio.sleep(0)
+        raise stall.again()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(app, "_handle", refuse_after_a_look)
+        answer = await soon(served.ask.post(**new_session(served, None)))
+    assert "not known" not in assert_refused(answer)

@@ -12,12 +12,12 @@ import asyncpg  # type: ignore[import-untyped]
 import pytest
 
 from agor.daemon.store import connect
-from agor.daemon.store.base import Store
+from agor.daemon.store.base import Store, Write
 from agor.daemon.store.postgres import readers
 from agor.errors import StoreDamaged, StoreUnavailable
 from tests.contract.waiting import soon, until
 from tests.store.cutting_proxy import CuttingProxy, How, cutting_proxy
-from tests.store.examples import sequences, some_events
+from tests.store.examples import a_record, sequences, some_events
 from tests.store.postgres_server import PostgresServer
 
 PRODUCERS = 16
@@ -290,22 +290,84 @@ async def test_a_question_to_a_server_that_does_not_answer_fails_in_time(
         proxy.flowing.clear()
         with pytest.raises(StoreUnavailable, match="did not answer a question"):
             await soon(behind.read("SELECT 1"))
+    assert not behind.available
+    # Nobody has to ask again for it to be found.
     proxy.flowing.set()
+    await until(lambda: behind.available)
     assert await soon(behind.read("SELECT 1")) == [(1,)]
+
+
+async def test_a_server_that_does_not_answer_is_noticed_though_nobody_asks_or_writes(
+    proxy: CuttingProxy, behind: Store
+):
+    await soon(behind.commit(some_events(1, 1, 1)))
+    # All of it would take 9 s.
+    behind._writer._stall._tick_seconds = 0.1  # type: ignore[attr-defined]
+    proxy.flowing.clear()
+    await until(lambda: not behind.available)
+    with pytest.raises(StoreUnavailable, match="has not answered"):
+        await behind.commit(some_events(2, 1, 1))
+    proxy.flowing.set()
+    await until(lambda: behind.available)
+    await soon(behind.commit(some_events(1, 2, 2)))
+    assert await sequences(behind, 1) == [1, 2]
+
+
+async def test_a_connection_that_breaks_over_a_probe_is_made_anew(
+    proxy: CuttingProxy, behind: Store
+):
+    await soon(behind.commit(some_events(1, 1, 1)))
+    proxy.cut = (b"SELECT 1\0", "swallow")
+    await soon(proxy.was_cut.wait())
+    await until(lambda: not behind._writer._busy)  # type: ignore[attr-defined]
+    assert behind.available
+    await soon(behind.commit(some_events(1, 2, 2)))
+    assert await sequences(behind, 1) == [1, 2]
+
+
+async def damage(url: str, postgres: PostgresServer, table: str) -> None:
+    """Damage the first page of a table that nobody uses."""
+    admin = await asyncpg.connect(url)
+    page = await admin.fetchval("SELECT pg_relation_filepath($1::regclass)", table)
+    await admin.close()
+    postgres.stop()
+    file = postgres.data / page
+    file.write_bytes(b"\xff" * 64 + file.read_bytes()[64:])
+    postgres.start()
 
 
 async def test_a_damaged_page_is_told_from_an_outage(url: str, postgres: PostgresServer):
     store = connect(url)
     await store.open()
     await soon(store.commit(some_events(1, 1, 10)))
-    ((page,),) = await store.read("SELECT pg_relation_filepath('events')")
     await store.close()
-    postgres.stop()
-    file = postgres.data / page
-    file.write_bytes(b"\xff" * 64 + file.read_bytes()[64:])
-    postgres.start()
+    await damage(url, postgres, "events")
     await store.open()
     with pytest.raises(StoreDamaged, match="invalid page"):
         await soon(store.events(1, 0, 100, 10**6))
     assert store.available
+    await store.close()
+
+
+async def test_without_the_end_of_the_audit_log_only_writes_with_records_are_refused(
+    url: str, postgres: PostgresServer
+):
+    store = connect(url)
+    await store.open()
+    await soon(store.commit(Write(records=[a_record()])))
+    await store.close()
+    await damage(url, postgres, "audit")
+    await store.open()
+    outcomes = await soon(
+        asyncio.gather(
+            store.commit(some_events(1, 1, 1)),
+            store.commit(some_events(2, 1, 1)._replace(records=[a_record()])),
+            store.commit(some_events(3, 1, 1)),
+            return_exceptions=True,
+        )
+    )
+    assert outcomes[0] is outcomes[2] is None
+    assert isinstance(outcomes[1], StoreDamaged)
+    assert store.available
+    assert [await sequences(store, number) for number in (1, 2, 3)] == [[1], [], [1]]
     await store.close()

@@ -146,15 +146,18 @@ class App:
         """Have a handler store something. None if the client has got an error meanwhile."""
         self._writes.add(write)
         try:
-            answer = await _handle_once(write.route, write.request)
+            answer: Answer | None = await _handle_once(write.route, write.request)
         except Exception as error:
-            if not write.answered:
+            if write.refusal is None:
                 raise
             log.info("late_answer", error=type(error).__name__)
-            return None
         finally:
             self._writes.discard(write)
-        return None if write.answered else answer
+        if write.refusal is None:
+            return answer
+        # The server takes a request that returns before anything is sent for a failed one.
+        await write.refusal
+        return None
 
     async def _refuse(self, write: PendingWrite, stall: StoreUnavailable) -> None:
         error = StoreUnavailable(

@@ -10,7 +10,8 @@ Nothing is started for a request that is answered in time: one timer looks after
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import time
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,8 +32,8 @@ class PendingWrite:
     scope: Scope
     send: Send
     began: float
-    #: Whether the client has got an error meanwhile.
-    answered: bool = False
+    #: Sends the client an error; None while the answer of the handler is the one to send.
+    refusal: asyncio.Task[None] | None = None
 
 
 class PendingWrites:
@@ -41,23 +42,23 @@ class PendingWrites:
     def __init__(
         self,
         stall: Callable[[], StoreUnavailable | None],
-        refuse: Callable[[PendingWrite, StoreUnavailable], Awaitable[None]],
+        refuse: Callable[[PendingWrite, StoreUnavailable], Coroutine[Any, Any, None]],
     ) -> None:
         self._stall = stall
         self._refuse = refuse
-        self._pending: set[PendingWrite] = set()
+        #: With the time at which each came.
+        self._pending: dict[PendingWrite, float] = {}
         self._timer: asyncio.TimerHandle | None = None
-        self._refusals: set[asyncio.Task[None]] = set()
 
     def add(self, write: PendingWrite) -> None:
         """Look after a request from now on."""
-        self._pending.add(write)
+        self._pending[write] = time.monotonic()
         if self._timer is None:
             self._start_timer()
 
     def discard(self, write: PendingWrite) -> None:
         """Leave a request alone: its work is done."""
-        self._pending.discard(write)
+        self._pending.pop(write, None)
 
     def _start_timer(self) -> None:
         self._timer = asyncio.get_running_loop().call_later(_CHECK_SECONDS, self._check)
@@ -66,11 +67,11 @@ class PendingWrites:
         self._timer = None
         stall = self._stall() if self._pending else None
         if stall is not None:
-            for write in self._pending:
-                write.answered = True
-                refusal = asyncio.ensure_future(self._refuse(write, stall))
-                self._refusals.add(refusal)
-                refusal.add_done_callback(self._refusals.discard)
-            self._pending.clear()
+            # What came since the last look is refused by the store itself, which knows that nothing
+            # of it was stored.
+            before = time.monotonic() - _CHECK_SECONDS
+            for write in [each for each, came in self._pending.items() if came <= before]:
+                del self._pending[write]
+                write.refusal = asyncio.create_task(self._refuse(write, stall))
         if self._pending:
             self._start_timer()

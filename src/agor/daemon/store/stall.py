@@ -43,10 +43,14 @@ class Stall:
         """Look after every tick whether somebody waits for the writer. Never returns."""
         while True:
             await asyncio.sleep(self._tick_seconds)
-            if is_waiting():
-                self._count()
-            else:
-                self.progress()
+            self.tick(waiting=is_waiting())
+
+    def tick(self, *, waiting: bool) -> None:
+        """Count a tick if somebody waits for the writer."""
+        if waiting:
+            self._count()
+        else:
+            self.progress()
 
     def progress(self) -> None:
         """The writer has answered, or nothing is asked of it."""

@@ -1,8 +1,13 @@
-"""Reading from PostgreSQL: a few connections that cannot write."""
+"""Reading from PostgreSQL: a few connections that cannot write.
+
+After a question that the server did not answer, a short one is asked until it is answered. Nobody
+else may ask any more: a daemon that is not ready gets no requests.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
@@ -20,6 +25,8 @@ T = TypeVar("T")
 _CONNECTIONS = 4
 #: A question is asked again if its connection broke: the pool may have had an old one.
 _TRIES = 2
+#: Seconds between two of the short questions.
+_PAUSE = 1.0
 
 
 _EVENTS = f"""
@@ -35,6 +42,9 @@ class Readers:
     def __init__(self, url: str) -> None:
         self._url = url
         self._pool: Any = None
+        #: Whether the server answered the last question.
+        self.answering = True
+        self._recovering: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
         """Make the first connection."""
@@ -44,6 +54,8 @@ class Readers:
 
     async def close(self) -> None:
         """End the questions under way, and the connections."""
+        if self._recovering is not None:
+            self._recovering.cancel()
         try:
             async with asyncio.timeout(1):
                 await self._pool.close()
@@ -75,6 +87,25 @@ class Readers:
         return [(sequence, body) for sequence, body in await self.read(_EVENTS, values)]
 
     async def _ask(self, ask: Callable[[Connection], Awaitable[T]]) -> T:
+        try:
+            answer = await self._ask_in_time(ask)
+        except StoreUnavailable:
+            self.answering = False
+            if self._recovering is None:
+                self._recovering = asyncio.create_task(self._recover())
+            raise
+        self.answering = True
+        return answer
+
+    async def _recover(self) -> None:
+        """Ask until there is an answer."""
+        while not self.answering:
+            with contextlib.suppress(StoreError):
+                await self.read("SELECT 1")
+            await asyncio.sleep(_PAUSE)
+        self._recovering = None
+
+    async def _ask_in_time(self, ask: Callable[[Connection], Awaitable[T]]) -> T:
         try:
             async with asyncio.timeout(READ_SECONDS):
                 return await self._try(ask)

@@ -35,7 +35,10 @@ class PostgresStore:
     @property
     def available(self) -> bool:
         """Whether the last attempt to write was a success, and the server answers."""
-        return self._open and self._writer.outage is None and self._writer.stall is None
+        if not self._open:
+            return False
+        writer = self._writer
+        return writer.outage is None and writer.stall is None and self._readers.answering
 
     @property
     def stall(self) -> StoreUnavailable | None:

@@ -41,27 +41,27 @@ async def commit_together(
     await _execute(connection, statements)
     await _copy(connection, [row for write in writes for row in _rows(write)])
     if records := [record for write in writes for record in write.records]:
-        head = await _append(connection, head or await _head(connection), records)
+        head = await _append(connection, head, records)
     await _commit(connection)
     return head
 
 
 async def commit_each(
     connection: Connection, number: int, writes: Sequence[Write]
-) -> tuple[dict[int, StoreError], Link]:
+) -> tuple[dict[int, StoreError], Link | None]:
     """Commit the writes that can be stored; return what is wrong with the others, by place.
 
-    Where the audit log ends is looked up, and given as it is afterwards.
+    Also returns where the audit log ends now, or None if nothing was added to it.
     """
     refused: dict[int, StoreError] = {}
+    head: Link | None = None
     await _begin(connection, number)
-    head = await _head(connection)
     for place, write in enumerate(writes):
         outcome = await _attempt(connection, write, head)
-        if isinstance(outcome, Link):
-            head = outcome
-        else:
+        if isinstance(outcome, StoreError):
             refused[place] = outcome
+        else:
+            head = outcome
     try:
         await _commit(connection)
     except OutcomeUnknownError as error:
@@ -91,8 +91,13 @@ async def _commit(connection: Connection) -> None:
     assert outcome == "COMMIT", outcome
 
 
-async def _attempt(connection: Connection, write: Write, head: Link) -> Link | StoreError:
-    """Store a write, or nothing of it; gives where the audit log ends then, or what is wrong."""
+async def _attempt(
+    connection: Connection, write: Write, head: Link | None
+) -> Link | StoreError | None:
+    """Store a write, or nothing of it; gives where the audit log ends then, or what is wrong.
+
+    `head` is where it ended before; None if that has to be looked up.
+    """
     await connection.execute("SAVEPOINT one")
     try:
         await _execute(connection, write.statements)
@@ -114,9 +119,11 @@ async def _head(connection: Connection) -> Link:
     return GENESIS if found is None else Link(*found)
 
 
-async def _append(connection: Connection, head: Link, records: Sequence[AuditRecord]) -> Link:
+async def _append(
+    connection: Connection, head: Link | None, records: Sequence[AuditRecord]
+) -> Link:
     """Add records to the audit log; gives where it ends then."""
-    rows = chained(head, records)
+    rows = chained(head or await _head(connection), records)
     await _execute(connection, [audit.insert(row) for row in rows])
     return Link(rows[-1].number, rows[-1].hash)
 

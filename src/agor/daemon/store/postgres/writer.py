@@ -4,6 +4,7 @@ It takes whatever waits as soon as the last commit is done, and commits it as on
 connection breaks it connects again, at once and then with growing pauses. Meanwhile new writes are
 refused; only a group whose commit was under way waits, until its number in `last_commit` has told
 what became of it. A server that takes too long to answer is treated in the same way (see `stall`).
+A connection on which nothing is written is probed, so that this is noticed then as well.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ log = structlog.get_logger("agor.store")
 
 #: Pauses between attempts to connect, in seconds.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
+#: Ticks without a commit after which the server is asked for a sign of life.
+_IDLE_TICKS = 3
 
 
 class Writer:
@@ -54,6 +57,9 @@ class Writer:
         self._tasks: list[asyncio.Task[None]] = []
         #: Whether the server owes an answer.
         self._busy = False
+        #: Ticks since it last did, and whether to send a probe as soon as nothing is in the line.
+        self._idle_ticks = 0
+        self._probe_due = False
         self._stall: Stall
         #: Why nothing can be written now.
         self.outage: StoreUnavailable | None = None
@@ -80,11 +86,11 @@ class Writer:
         self._stall = Stall(line, "the PostgreSQL server")
         self._tasks = [
             asyncio.create_task(self._run(), name="agor-writer"),
-            asyncio.create_task(self._stall.watch(lambda: self._busy)),
+            asyncio.create_task(self._stall.watch(self._tick)),
         ]
 
     def wake(self, *_: Any) -> None:
-        """There is something in the line, or the connection has ended."""
+        """There is something in the line, or the connection has ended, or a probe is due."""
         self._bell.set()
 
     async def close(self) -> None:
@@ -107,10 +113,33 @@ class Writer:
             while True:
                 if self._connection.is_closed():
                     await self._reconnect()
-                if not (group := self._line.take()):
+                if group := self._line.take():
+                    await self._write(group)
+                elif self._probe_due:
+                    await self._probe()
+                else:
                     break
-                await self._write(group)
-            self._busy = False
+            self._busy, self._idle_ticks = False, 0
+
+    def _tick(self) -> bool:
+        """Have an idle connection probed; tells whether the server owes an answer."""
+        if not self._busy:
+            self._idle_ticks += 1
+            if self._idle_ticks >= _IDLE_TICKS:
+                self._probe_due = True
+                self.wake()
+        return self._busy
+
+    async def _probe(self) -> None:
+        """Ask the server for a sign of life; without one, the connection is made anew."""
+        self._probe_due = False
+        try:
+            await self._connection.execute("SELECT 1")
+        except Exception as error:  # noqa: BLE001 - any of the driver's; nothing was under way
+            self._connection.terminate()
+            log.warning("probe_failed", why=str(faults.unavailable(error)))
+        else:
+            self._stall.progress()
 
     async def _write(self, group: list[Waiting]) -> None:
         try:

@@ -38,6 +38,11 @@ class Readers:
         self._overdue: set[Future[Any]] = set()
 
     @property
+    def answering(self) -> bool:
+        """Whether no question is overdue. On a disk that works, an interrupted one ends at once."""
+        return not self._overdue
+
+    @property
     def stuck(self) -> bool:
         """Whether no thread is left to ask."""
         return len(self._overdue) == _THREADS

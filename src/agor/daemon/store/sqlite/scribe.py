@@ -48,8 +48,9 @@ _VICTIMS = 2
 #: Beats that are missed before the process is taken to be stopped. They come from a thread that
 #: does nothing else, so a busy machine delays them by far less, and a slow disk not at all.
 _MISSED_BEATS = 10
-#: Ticks after which even a process that gives signs of life is taken to be stuck for good. The
-#: longest thing that it does, moving 128 MiB out of the log, takes less even at 1 MiB a second.
+#: Ticks without an answer after which even a process that gives signs of life is taken to be stuck
+#: for good. The longest thing that it does, moving 128 MiB out of the log, takes less even at
+#: 1 MiB a second.
 _STUCK_TICKS = 300
 
 
@@ -78,6 +79,9 @@ class Scribe:
         self._watching: asyncio.Task[None] | None = None
         #: Ticks since the process was last heard.
         self._silent = 0
+        #: Ticks for which the process has owed an answer. A new process starts from zero, whereas
+        #: `Stall.ticks` counts the whole outage.
+        self._owing = 0
 
     @property
     def available(self) -> bool:
@@ -176,6 +180,7 @@ class Scribe:
     def _settle(self, refused: Mapping[int, StoreError]) -> None:
         group, self._group, self._fatal = self._group, [], None
         self._stall.progress()
+        self._owing = 0
         try:
             # First the next one: it is written while we tell of this one.
             self._send()
@@ -232,7 +237,8 @@ class Scribe:
         if process is None:
             return True
         self._silent += 1
-        if self._silent > _MISSED_BEATS or self._stall.ticks > _STUCK_TICKS:
+        self._owing = self._owing + 1 if self._group else 0
+        if self._silent > _MISSED_BEATS or self._owing > _STUCK_TICKS:
             log.warning("writer_hangs", database=str(self._file.path), process=process.pid)
             process.strike()
         return bool(self._group)
@@ -243,7 +249,7 @@ class Scribe:
         # One that is stuck in the disk lives until that comes back, killed or not.
         await lost.ended()
         self._process = process = await self._start_again()
-        self._replacing, self._silent = None, 0
+        self._replacing, self._silent, self._owing = None, 0, 0
         log.info("writer_replaced", database=str(self._file.path))
         if not self._group:
             self._stall.progress()

@@ -47,7 +47,7 @@ class SqliteStore:
     @property
     def available(self) -> bool:
         """Whether the last attempt to write was a success, and questions are answered."""
-        return self._open and self._scribe.available and not self._readers.stuck
+        return self._open and self._scribe.available and self._readers.answering
 
     @property
     def stall(self) -> StoreUnavailable | None:

@@ -72,7 +72,7 @@ def commit_together(connection: sqlite3.Connection, group: Group, head: Link | N
         received.execute(connection)
         _insert(connection, [run for write in writes for run in write.events])
         if records := [record for write in writes for record in write.records]:
-            head = _append(connection, head or _head(connection), records)
+            head = _append(connection, head, records)
         _commit(connection)
     except BaseException:
         _roll_back(connection)
@@ -82,11 +82,11 @@ def commit_together(connection: sqlite3.Connection, group: Group, head: Link | N
 
 def commit_each(
     connection: sqlite3.Connection, group: Group, announce: Callable[[Refused], None]
-) -> tuple[Refused, Link]:
+) -> tuple[Refused, Link | None]:
     """Commit the writes that can be stored; return what is wrong with the others, by place.
 
-    `announce` hears the same before the commit. Where the audit log ends is looked up, and given
-    as it is afterwards.
+    `announce` hears the same before the commit. Also returns where the audit log ends now, or None
+    if nothing was added to it.
     """
     damaged: Refused = {}
     while True:
@@ -101,20 +101,20 @@ def _commit_others(
     group: Group,
     damaged: Refused,
     announce: Callable[[Refused], None],
-) -> tuple[Refused, Link]:
+) -> tuple[Refused, Link | None]:
     """Commit what can be stored, without those that need a damaged part of the file."""
     refused = dict(damaged)
+    head: Link | None = None
     _begin(connection, group)
     try:
-        head = _head(connection)
         for place, write in enumerate(group.writes):
             if place in damaged:
                 continue
             outcome = _attempt(connection, write, head, place)
-            if isinstance(outcome, Link):
-                head = outcome
-            else:
+            if isinstance(outcome, StoreError):
                 refused[place] = outcome
+            else:
+                head = outcome
         announce(refused)
         _commit(connection)
     except BaseException:
@@ -150,9 +150,12 @@ def _adding(sql: str, rows: int) -> str:
 
 
 def _attempt(
-    connection: sqlite3.Connection, write: Write, head: Link, place: int
-) -> Link | StoreError:
-    """Store a write, or nothing of it; gives where the audit log ends then, or what is wrong."""
+    connection: sqlite3.Connection, write: Write, head: Link | None, place: int
+) -> Link | StoreError | None:
+    """Store a write, or nothing of it; gives where the audit log ends then, or what is wrong.
+
+    `head` is where it ended before; None if that has to be looked up.
+    """
     connection.execute("SAVEPOINT one")
     try:
         for sql, values in write.statements:
@@ -180,9 +183,11 @@ def _head(connection: sqlite3.Connection) -> Link:
     return GENESIS if found is None else Link(*found)
 
 
-def _append(connection: sqlite3.Connection, head: Link, records: Sequence[AuditRecord]) -> Link:
+def _append(
+    connection: sqlite3.Connection, head: Link | None, records: Sequence[AuditRecord]
+) -> Link:
     """Add records to the audit log; gives where it ends then."""
-    rows = chained(head, records)
+    rows = chained(head or _head(connection), records)
     _execute(connection, audit.INSERT, [audit.insert(row).values for row in rows])
     return Link(rows[-1].number, rows[-1].hash)
 
