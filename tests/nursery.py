@@ -9,6 +9,7 @@ left to the kernel.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import fcntl
 import functools
 import gc
@@ -120,7 +121,9 @@ class Forked:
     def send_signal(self, number: int) -> None:
         """Send it a signal, unless it has ended."""
         if self.poll() is None:
-            os.kill(self.pid, number)
+            # Its end is told just after it was reaped.
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
 
     def kill(self) -> None:
         """Kill it, unless it has ended."""
