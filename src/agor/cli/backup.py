@@ -53,13 +53,26 @@ def backup(
 
 
 async def until_terminated(work: Coroutine[Any, Any, T]) -> T:
-    """Work until it is done; SIGTERM cancels it as Ctrl-C does, so that nothing is left behind."""
+    """Work until it is done; SIGTERM and SIGHUP cancel it as Ctrl-C does, so that it cleans up."""
     task = asyncio.ensure_future(work)
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+
+    def end() -> None:
+        # Once: a terminal that closes sends SIGHUP twice, and must not cancel the cleaning up.
+        if not task.cancelling():
+            task.cancel()
+
+    for number in ending_signals():
+        asyncio.get_running_loop().add_signal_handler(number, end)
     try:
         return await task
     except asyncio.CancelledError:
         raise KeyboardInterrupt from None
+
+
+def ending_signals() -> list[signal.Signals]:
+    """List the signals beside SIGINT that end a command; nohup has it ignore SIGHUP."""
+    numbers = (signal.SIGTERM, signal.SIGHUP)
+    return [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
 
 
 def _size(size: int) -> str:

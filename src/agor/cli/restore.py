@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from agor.cli.asking import remark
-from agor.cli.backup import until_terminated
+from agor.cli.backup import ending_signals, until_terminated
 from agor.errors import BadInput
 from agor.home import Home
 
@@ -68,8 +68,8 @@ def restore(
 
 @contextlib.contextmanager
 def _interruptible() -> Iterator[None]:
-    """Have Ctrl-C and SIGTERM end a question: the event loop does not run while it is asked."""
-    numbers = (signal.SIGINT, signal.SIGTERM)
+    """Have Ctrl-C and other signals end a question: the event loop does not run meanwhile."""
+    numbers = (signal.SIGINT, *ending_signals())
     before = [signal.signal(number, signal.default_int_handler) for number in numbers]
     try:
         yield

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import shutil
 import sqlite3
 import subprocess
 import tarfile
@@ -21,8 +20,11 @@ from agor.daemon.backup import archive, sqlite_snapshot
 from agor.daemon.backup.archive import Manifest
 from agor.daemon.backup.backup import make_backup
 from agor.daemon.backup.pending import finish_pending, plan_file
-from agor.daemon.backup.postgres_tools import Tools, login
+from agor.daemon.backup.postgres_tools import Tools
 from agor.daemon.backup.restore import Done, restore_backup
+from agor.daemon.services.credentials.master_key import MasterKey, parse
+from agor.daemon.store import credentials
+from agor.daemon.store.rows import CredentialRow
 from agor.errors import BackupFailed, StoreUnusable
 from agor.home import Home
 from tests.database import put_database
@@ -126,7 +128,7 @@ async def test_a_home_without_space_for_a_backup_is_named(folder: Path):
         other = Home(place / "h")
         with pytest.raises(BackupFailed, match=f"no space .* in {other.folder}"):
             await restored(other, path)
-        assert not list(other.folder.glob(".restore*"))
+        assert not list(other.folder.glob(".*restore*"))
 
 
 async def test_a_backup_that_is_interrupted_leaves_nothing(
@@ -165,6 +167,98 @@ async def test_the_master_key_is_in_it_only_if_asked_for(folder: Path):
     assert (put.read_text(), put.stat().st_mode & 0o777) == ("1:secret\n", 0o600)
 
 
+# ── the master key, while it is rotated ──────────────────────────────────────────────────────
+
+ONE, TWO = MasterKey.fresh(1), MasterKey.fresh(2)
+BOTH = MasterKey({2: TWO.bytes_of(2), 1: ONE.bytes_of(1)})
+
+
+def put_key(home: Home, key: MasterKey) -> None:
+    private.write(home.folder / "master.key", key.spell().encode())
+
+
+def put_credentials(home: Home, *versions: int) -> None:
+    """Have one credential for each of these versions of the master key."""
+    connection = sqlite3.connect(home.folder / "agor.db")
+    for version in versions:
+        row = CredentialRow(
+            credential_id=f"c{version}",
+            user_id="",
+            name=f"KEY_{version}",
+            base_url=None,
+            last_four="1234",
+            set_by="u",
+            key_version=version,
+            created_at=0,
+            updated_at=0,
+            last_used_at=None,
+            agents=None,
+            sealed=b"sealed",
+        )
+        statement = credentials.put(row)
+        connection.execute(statement.sql, statement.values)
+    connection.commit()
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    ("before", "used", "after", "kept"),
+    [
+        (ONE, [1], ONE, ONE),
+        # It begins while the database is copied.
+        (ONE, [1, 2], BOTH, BOTH),
+        # It ends while the database is copied.
+        (BOTH, [1, 2], TWO, BOTH),
+        # It begins before, and ends after: neither file has both.
+        (ONE, [1, 2], TWO, BOTH),
+        (ONE, [2], TWO, BOTH),
+        # Nothing is sealed.
+        (ONE, [], TWO, ONE),
+    ],
+)
+async def test_a_master_key_that_is_rotated_meanwhile_opens_all_of_the_backup(
+    folder: Path,
+    before: MasterKey,
+    used: list[int],
+    after: MasterKey,
+    kept: MasterKey,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    home, path = a_home(folder, "home", NEW), folder / "b.tar"
+    put_key(home, before)
+    copy = sqlite_snapshot.copy
+
+    async def rotating(source: Path, target: Path) -> None:
+        put_credentials(home, *used)
+        await copy(source, target)
+        put_key(home, after)
+
+    monkeypatch.setattr(sqlite_snapshot, "copy", rotating)
+    await make_backup(home, path, include_master_key=True)
+    other = Home(folder / "other")
+    await restored(other, path)
+    found = parse((other.folder / "master.key").read_text(), "the file")
+    assert found.spell() == kept.spell()
+
+
+@pytest.mark.parametrize("there", [True, False])
+async def test_a_master_key_that_does_not_open_all_of_the_backup_is_refused(
+    folder: Path, there: bool
+):
+    home, path = a_home(folder, "home", NEW), folder / "b.tar"
+    if there:
+        put_key(home, TWO)
+    put_credentials(home, 1)
+    with pytest.raises(BackupFailed, match=r"version 1 of the master key, and .*master\.key") as no:
+        await make_backup(home, path, include_master_key=True)
+    assert "--include-master-key" in (no.value.hint or "")
+    assert not path.exists()
+    await make_backup(home, path)
+
+
+# ── refusing one ─────────────────────────────────────────────────────────────────────────────
+
+
 async def test_only_the_owner_of_a_home_can_back_it_up(folder: Path):
     if os.geteuid() != 0:
         pytest.skip("only root can give a folder away")
@@ -172,9 +266,6 @@ async def test_only_the_owner_of_a_home_can_back_it_up(folder: Path):
     os.chown(home.folder, 12345, 12345)
     with pytest.raises(BackupFailed, match="another user"):
         await make_backup(home, folder / "b.tar")
-
-
-# ── refusing one ─────────────────────────────────────────────────────────────────────────────
 
 
 async def test_a_damaged_backup_is_refused_and_nothing_changes(folder: Path):
@@ -233,7 +324,7 @@ async def test_who_says_no_changes_nothing(folder: Path):
     assert await restore_backup(home, path, lambda *_: False) is None
     assert marks(home) == [OLD]
     assert not list(home.folder.glob("*restore*"))
-    assert not list(home.folder.glob(".restore*"))
+    assert not list(home.folder.glob(".*restore*"))
 
 
 # ── killed in the middle ─────────────────────────────────────────────────────────────────────
@@ -276,7 +367,7 @@ async def test_a_restore_that_is_killed_is_finished_by_who_comes_next(
     [aside] = home.folder.glob("before-restore-*")
     assert marks(Home(aside)) == [OLD]
     assert (aside / "audit.anchors").read_text().startswith("1 ")
-    assert not list(home.folder.glob(".restore*"))
+    assert not list(home.folder.glob(".*restore*"))
 
 
 async def test_a_restore_that_is_killed_before_its_plan_is_written_has_changed_nothing(
@@ -297,27 +388,6 @@ async def test_a_restore_that_is_killed_before_its_plan_is_written_has_changed_n
         assert not await finish_pending(home)
 
 
-async def test_a_restore_removes_the_copies_that_a_killed_one_left(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-):
-    home, path = a_home(folder, "home", NEW), folder / "b.tar"
-    (home.folder / "master.key").write_text("the key")
-    await make_backup(home, path, include_master_key=True)
-
-    def die(*_: Any, **__: Any) -> None:
-        raise Killed
-
-    with monkeypatch.context() as patch:
-        # A process that was killed cleans up nothing.
-        patch.setattr(sqlite_snapshot, "forget_executors", die)
-        patch.setattr(shutil, "rmtree", die)
-        with pytest.raises(Killed):
-            await restored(home, path)
-    assert list(home.folder.glob(".restore-*/master.key"))
-    await restored(home, path)
-    assert not list(home.folder.glob(".restore*"))
-
-
 async def test_executors_of_the_time_of_the_backup_are_forgotten(folder: Path):
     home, path = a_home(folder, "home", NEW), folder / "b.tar"
     await make_backup(home, path)
@@ -334,18 +404,3 @@ async def test_programs_that_are_too_old_are_refused_with_what_to_install():
     with pytest.raises(BackupFailed, match="PostgreSQL 999") as refused:
         await Tools.find(999)
     assert "postgresql-client-999" in (refused.value.hint or "")
-
-
-def test_no_password_is_in_an_argument_or_a_variable(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("PGPASSWORD", "s3cret:1")
-    for url in (
-        "postgresql://ann:s3cret%3A1@host:5433/agor?sslmode=require",
-        "postgresql://ann@host:5433/agor?sslmode=require&password=s3cret:1",
-    ):
-        with login(url) as (bare, env):
-            assert bare == "postgresql://ann@host:5433/agor?sslmode=require"
-            assert not any("s3cret" in value for value in env.values())
-            file = Path(env["PGPASSFILE"])
-            assert file.read_text() == "*:*:*:*:s3cret\\:1\n"
-            assert file.stat().st_mode & 0o777 == 0o600
-        assert not file.exists()

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,18 +13,16 @@ from typing import Any
 import asyncpg  # type: ignore[import-untyped]
 import pytest
 
-from agor.config.editing import set_value
+from agor.config import load
 from agor.daemon.backup.backup import make_backup
 from agor.daemon.backup.pending import finish_pending, plan_file
 from agor.daemon.backup.postgres_restore import Target, has_schema, waiting_for
-from agor.daemon.backup.restore import restore_backup
 from agor.daemon.store import connect
 from agor.errors import BackupFailed, StoreUnusable
 from agor.home import Home
 from tests.contract.waiting import PATIENCE
+from tests.integration.daemon.backup_site import MARK, Site, empty_database
 from tests.store.postgres_server import PostgresServer, binaries
-
-MARK = "SELECT scope FROM {schema}.receipts"
 
 
 @pytest.fixture(scope="module")
@@ -37,55 +38,9 @@ def postgres() -> Iterator[PostgresServer]:
         server.remove()
 
 
-class Site:
-    """A home on a database, its backup, and what is in them."""
-
-    def __init__(self, url: str, folder: Path) -> None:
-        self.url = url
-        self.home = Home(folder / "home")
-        self.backup = folder / "b.tar"
-
-    async def prepare(self) -> None:
-        """Back up a database marked `backed up`, and mark it `since` afterwards."""
-        self.home.prepare()
-        set_value(self.home, "database.url", self.url)
-        store = connect(self.url)
-        await store.open()
-        await store.close()
-        await self.mark("backed up")
-        await make_backup(self.home, self.backup)
-        await self.mark("since")
-
-    async def mark(self, word: str) -> None:
-        await self.ask("DELETE FROM receipts")
-        await self.ask("INSERT INTO receipts VALUES ($1, '', '', 200, 0, '')", word)
-
-    async def ask(self, sql: str, *values: Any) -> list[Any]:
-        connection = await asyncpg.connect(self.url)
-        try:
-            return [row[0] for row in await connection.fetch(sql, *values)]
-        finally:
-            await connection.close()
-
-    async def asides(self) -> list[str]:
-        return await self.ask(
-            "SELECT nspname::text FROM pg_namespace WHERE nspname LIKE 'agor_before_restore_%'"
-        )
-
-    async def restore(self) -> None:
-        assert await restore_backup(self.home, self.backup, lambda *_: True) is not None
-
-
 @pytest.fixture
 async def site(postgres: PostgresServer, folder: Path) -> Site:
-    url = await postgres.empty_database()
-    connection = await asyncpg.connect(url)
-    for (name,) in await connection.fetch(
-        "SELECT nspname::text FROM pg_namespace WHERE nspname LIKE 'agor_before_restore_%'"
-    ):
-        await connection.execute(f'DROP SCHEMA "{name}" CASCADE')
-    await connection.close()
-    made = Site(url, folder)
+    made = Site(await empty_database(postgres), folder)
     await made.prepare()
     return made
 
@@ -149,7 +104,65 @@ async def test_a_restore_that_is_killed_is_dropped_or_finished(
     assert await site.ask(MARK.format(schema="public")) == [expected]
     assert (site.home.folder / "restored.json").exists() == counts
     assert len(await site.asides()) == int(counts)
-    assert not list(site.home.folder.glob(".restore*"))
+    assert not list(site.home.folder.glob(".*restore*"))
+
+
+#: Runs `agor` until it is about to do one thing to a file with a certain name, and is killed there.
+DYING = """
+import os, signal, sys
+from pathlib import Path
+from agor.cli.main import main
+
+what, name = sys.argv[1:3]
+del sys.argv[1:3]
+rename, unlink = Path.rename, Path.unlink
+
+def dying_rename(self, target):
+    moved = rename(self, target)
+    if (what, name) == ("moved", Path(target).name):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return moved
+
+def dying_unlink(self, missing_ok=False):
+    if (what, name) == ("removing", self.name):
+        os.kill(os.getpid(), signal.SIGKILL)
+    unlink(self, missing_ok)
+
+Path.rename, Path.unlink = dying_rename, dying_unlink
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("what", "name"),
+    [
+        ("moved", "config.yaml"),
+        ("moved", "restored.json"),
+        ("removing", "restore-plan.json"),
+    ],
+)
+async def test_a_restore_into_an_empty_home_that_is_killed_is_finished(
+    site: Site, folder: Path, what: str, name: str
+):
+    other = Home(folder / "other")
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("AGOR_")}
+    killed = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", DYING, what, name, "restore", str(site.backup), "--yes"),
+        env=clean | {"AGOR_HOME": str(other.folder)},
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.DEVNULL,
+    )
+    async with asyncio.timeout(2 * PATIENCE):
+        assert await killed.wait() == -signal.SIGKILL
+    assert plan_file(other).exists()
+    with other.lock():
+        assert await finish_pending(other)
+        assert not await finish_pending(other)
+    assert load(other.folder).database.url == site.url
+    assert await site.ask(MARK.format(schema="public")) == ["backed up"]
+    assert (other.folder / "restored.json").exists()
+    assert not list(other.folder.glob(".*restore*"))
+    await make_backup(other, folder / "again.tar")
 
 
 async def test_whether_a_restore_counts_is_told_only_when_its_transaction_has_ended(site: Site):

@@ -1,7 +1,7 @@
 """The file of a backup: a plain tar of a manifest and a few members with fixed names.
 
-It is written beside its place and put there when it is complete and synced. Reading believes
-nothing: names, sizes and checksums must be those of the manifest.
+It is written in another folder and put in its place when it is complete and synced. Reading
+believes nothing: names, sizes and checksums must be those of the manifest.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import hashlib
 import io
 import os
 import tarfile
-import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Literal
@@ -69,25 +68,27 @@ def describe(path: Path) -> Member:
         return Member(file.tell(), digest)
 
 
-def write(path: Path, manifest: Manifest, files: Mapping[str, Path], *, force: bool) -> None:
-    """Write a backup, readable by its owner only; nothing is at `path` before it is complete."""
-    fd, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    fresh = Path(name)
-    try:
-        with os.fdopen(fd, "wb") as file:
-            with tarfile.open(fileobj=file, mode="w") as tar:
-                encoded = msgspec.json.format(msgspec.json.encode(manifest)) + b"\n"
-                tar.addfile(_header(MANIFEST, len(encoded), manifest), io.BytesIO(encoded))
-                for member, source in files.items():
-                    with source.open("rb") as data:
-                        tar.addfile(_header(member, manifest.members[member].size, manifest), data)
-            file.flush()
-            os.fsync(file.fileno())
-        with opened(fresh) as archive:
-            archive.verify()
-        _publish(fresh, path, force=force)
-    finally:
-        fresh.unlink(missing_ok=True)
+def write(
+    path: Path, manifest: Manifest, files: Mapping[str, Path], *, folder: Path, force: bool
+) -> None:
+    """Write a backup, readable by its owner only; nothing is at `path` before it is complete.
+
+    It is written in `folder`, which is on the same file system.
+    """
+    fresh = folder / "backup.tar"
+    fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with os.fdopen(fd, "wb") as file:
+        with tarfile.open(fileobj=file, mode="w") as tar:
+            encoded = msgspec.json.format(msgspec.json.encode(manifest)) + b"\n"
+            tar.addfile(_header(MANIFEST, len(encoded), manifest), io.BytesIO(encoded))
+            for member, source in files.items():
+                with source.open("rb") as data:
+                    tar.addfile(_header(member, manifest.members[member].size, manifest), data)
+        file.flush()
+        os.fsync(file.fileno())
+    with opened(fresh) as archive:
+        archive.verify()
+    _publish(fresh, path, force=force)
     private.sync_folder(path.parent)
 
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
-import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,8 +17,10 @@ from agor.config import Config, load
 from agor.config.database_url import without_password
 from agor.daemon.backup import archive, sqlite_snapshot
 from agor.daemon.backup.archive import ANCHORS, CONFIG, DATABASE, MASTER_KEY, Manifest
+from agor.daemon.backup.key_file import KeyFile, read
 from agor.daemon.backup.pending import refuse_if_pending
 from agor.daemon.backup.snapshot import Snapshot
+from agor.daemon.backup.working_folder import working_folder
 from agor.daemon.services.audit.anchors import Anchor, AnchorFile
 from agor.daemon.services.stamps import now
 from agor.daemon.store.connect import file_of
@@ -51,30 +51,8 @@ async def make_backup(
     archive.refuse_to_replace(path, force=force)
     config = load(home.folder)
     try:
-        folder = tempfile.mkdtemp(dir=path.parent, prefix=".agor-backup-")
-    except OSError as error:
-        raise BackupFailed(f"cannot write to {path.parent}: {error.strerror}") from error
-    try:
-        files = {DATABASE: Path(folder, DATABASE)}
-        anchors = AnchorFile(home.anchor_file).read()
-        _keep(home.anchor_file, Path(folder, ANCHORS), files)
-        _keep(home.config_file, Path(folder, CONFIG), files)
-        if include_master_key:
-            _keep(_key_file(config, home), Path(folder, MASTER_KEY), files)
-        kind, found = await _copy_database(config.database.url, files[DATABASE], anchors)
-        manifest = Manifest(
-            format=archive.FORMAT,
-            agor=agor.__version__,
-            created_at=now(),
-            database=kind,
-            schema=found.schema,
-            namespace=found.namespace,
-            audit_number=found.audit_number,
-            audit_hash=found.audit_hash,
-            credentials=found.credentials,
-            members={name: archive.describe(file) for name, file in files.items()},
-        )
-        archive.write(path, manifest, files, force=force)
+        with working_folder(path.parent, ".agor-backup-") as folder:
+            manifest, fault = await _make(home, config, path, folder, include_master_key, force)
     except OSError as error:
         raise BackupFailed(
             f"cannot write the backup to {path.parent}: {error.strerror}",
@@ -82,11 +60,37 @@ async def make_backup(
             if error.errno == errno.ENOSPC
             else None,
         ) from error
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
     shown = without_password(config.database.url)
     size = path.stat().st_size
-    return Made(path, size, manifest, shown, found.audit_fault, key_place(config, home))
+    return Made(path, size, manifest, shown, fault, key_place(config, home))
+
+
+async def _make(
+    home: Home, config: Config, path: Path, folder: Path, include_master_key: bool, force: bool
+) -> tuple[Manifest, str | None]:
+    """Collect the files of a backup in a folder, and write it; also what is wrong with its log."""
+    files = {DATABASE: folder / DATABASE}
+    anchors = AnchorFile(home.anchor_file).read()
+    _put(read(home.anchor_file), folder / ANCHORS, files)
+    _put(read(home.config_file), folder / CONFIG, files)
+    key = KeyFile(_key_file(config, home)) if include_master_key else None
+    kind, found = await _copy_database(config.database.url, files[DATABASE], anchors)
+    if key is not None:
+        _put(key.for_versions(found.credentials), folder / MASTER_KEY, files)
+    manifest = Manifest(
+        format=archive.FORMAT,
+        agor=agor.__version__,
+        created_at=now(),
+        database=kind,
+        schema=found.schema,
+        namespace=found.namespace,
+        audit_number=found.audit_number,
+        audit_hash=found.audit_hash,
+        credentials=sum(found.credentials.values()),
+        members={name: archive.describe(file) for name, file in files.items()},
+    )
+    archive.write(path, manifest, files, folder=folder, force=force)
+    return manifest, found.audit_fault
 
 
 async def _copy_database(
@@ -120,14 +124,10 @@ def _key_file(config: Config, home: Home) -> Path:
     return home.path(config.credentials.key_file)
 
 
-def _keep(source: Path, target: Path, files: dict[str, Path]) -> None:
-    """Copy a file of the home, if there is one."""
-    try:
-        data = source.read_bytes()
-    except FileNotFoundError:
+def _put(data: bytes | None, target: Path, files: dict[str, Path]) -> None:
+    """Write a file of a backup, if there is something for it."""
+    if data is None:
         return
-    except OSError as error:
-        raise BackupFailed(f"cannot read {source}: {error.strerror}") from error
     fd = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     with os.fdopen(fd, "wb") as file:
         file.write(data)

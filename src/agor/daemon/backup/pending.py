@@ -5,7 +5,9 @@ the restore counts, and is only ever finished: by the command, or if that was ki
 daemon or the next restore, before they look at anything else. Before that nothing was touched.
 
 On PostgreSQL the database changes by one transaction, which also makes the schema that the old
-tables move to. If that schema is there, the restore counts; if not, the plan is dropped.
+tables move to. If that schema is there, the restore counts; if not, the plan is dropped. That it
+counts is written into the plan before the first move: the settings that name the database may be
+one of the files that move.
 """
 
 from __future__ import annotations
@@ -38,7 +40,8 @@ class Plan(Struct, frozen=True, kw_only=True):
     moves: list[Move]
     #: Folders of ours that are removed at the end.
     staging: list[str]
-    #: PostgreSQL: the schema for the old tables, and a folder with the configuration to reach it.
+    #: PostgreSQL, until it is known that the restore counts: the schema for the old tables, and a
+    #: folder with the configuration to reach it.
     schema_aside: str | None = None
     config_folder: str | None = None
 
@@ -69,6 +72,9 @@ async def finish_pending(home: Home) -> bool:
             f"{path} cannot be read: {error}", hint="It was changed by hand; put it back."
         ) from error
     if await _counts(plan):
+        if plan.schema_aside is not None:
+            decided = msgspec.structs.replace(plan, schema_aside=None, config_folder=None)
+            private.write(path, msgspec.json.encode(decided))
         for move in plan.moves:
             _carry_out(move)
     for folder in plan.staging:

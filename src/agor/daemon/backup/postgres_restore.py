@@ -11,8 +11,8 @@ import contextlib
 import re
 from pathlib import Path
 
-from agor.daemon.backup.postgres_snapshot import run, state_of
-from agor.daemon.backup.postgres_tools import Tools, login
+from agor.daemon.backup.postgres_snapshot import state_of
+from agor.daemon.backup.postgres_tools import Tools, environment, login
 from agor.daemon.store.postgres import faults
 from agor.daemon.store.postgres.connection import Connection, connect, connect_alone
 from agor.errors import AgorError, BackupFailed
@@ -86,20 +86,32 @@ class Target:
         await self._run(tools, dump, _script("BEGIN", *before), _script(*after, "COMMIT"))
 
     async def _run(self, tools: Tools, dump: Path, before: bytes, after: bytes) -> None:
-        with login(self._url) as (bare, env):
+        with login(self._url) as bare:
             contents = dump.with_name(f"{dump.name}.contents")
             contents.write_bytes(await self._contents(tools, dump))
             reading = await asyncio.create_subprocess_exec(
-                tools.program("pg_restore"), "--no-owner", "--no-privileges", "--file=-",
-                f"--use-list={contents}", str(dump),
-                stdout=asyncio.subprocess.PIPE, stdin=asyncio.subprocess.DEVNULL,
-            )  # fmt: skip
+                tools.program("pg_restore"),
+                "--no-owner",
+                "--no-privileges",
+                "--file=-",
+                f"--use-list={contents}",
+                str(dump),
+                env=environment(),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+            )
             writing = await asyncio.create_subprocess_exec(
-                tools.program("psql"), "--no-psqlrc", "--quiet", "--no-password",
-                "--set=ON_ERROR_STOP=1", f"--dbname={bare}", env=env,
-                stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.DEVNULL,
+                tools.program("psql"),
+                "--no-psqlrc",
+                "--quiet",
+                "--no-password",
+                "--set=ON_ERROR_STOP=1",
+                f"--dbname={bare}",
+                env=environment(),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.DEVNULL,
                 stderr=asyncio.subprocess.PIPE,
-            )  # fmt: skip
+            )
             try:
                 words = asyncio.create_task(_read(writing.stderr))
                 await self._pipe(reading, writing, before, after)
@@ -118,7 +130,7 @@ class Target:
 
     async def _contents(self, tools: Tools, dump: Path) -> bytes:
         """List what a dump has but the schema itself, which is there already."""
-        listed = await run(tools.program("pg_restore"), "--list", str(dump), env=None)
+        listed = await tools.run("pg_restore", "--list", str(dump))
         itself = re.compile(
             rf"\d+; \d+ \d+ (SCHEMA|COMMENT) - (SCHEMA )?{self._namespace} ".encode()
         )

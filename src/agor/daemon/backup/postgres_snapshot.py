@@ -5,7 +5,6 @@ What the manifest says of the database, and the verification of its audit log, a
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from agor.daemon.store.migrate import VERSION_TABLE, needs_upgrade
 from agor.daemon.store.postgres import faults
 from agor.daemon.store.postgres.connection import connect
 from agor.daemon.store.postgres.sql import translate
-from agor.errors import AgorError, BackupFailed, StoreUnusable
+from agor.errors import AgorError, StoreUnusable
 
 
 async def copy(url: str, target: Path, anchors: Sequence[Anchor]) -> Snapshot:
@@ -33,7 +32,7 @@ async def copy(url: str, target: Path, anchors: Sequence[Anchor]) -> Snapshot:
             snapshot = await connection.fetchval("SELECT pg_export_snapshot()")
             namespace, schema = await _used(connection)
             await _dump(tools, url, snapshot, namespace, target)
-            await run(tools.program("pg_restore"), "--file=/dev/null", str(target), env=None)
+            await tools.run("pg_restore", "--file=/dev/null", str(target))
             return await look(_Inside(connection), schema, anchors, namespace)
     except AgorError:
         raise
@@ -68,31 +67,18 @@ async def state_of(connection: Any) -> tuple[str, str | None]:
 
 async def _dump(tools: Tools, url: str, snapshot: str, namespace: str, target: Path) -> None:
     target.touch(0o600)
-    with login(url) as (bare, env):
-        await run(
-            tools.program("pg_dump"), "--format=custom", "--no-owner", "--no-privileges",
-            "--no-password", f"--snapshot={snapshot}", f'--schema="{namespace}"',
-            f"--file={target}", f"--dbname={bare}", env=env,
-        )  # fmt: skip
-
-
-async def run(*command: str, env: dict[str, str] | None) -> bytes:
-    """Run a program to its end, and return what it prints; it ends with us."""
-    process = await asyncio.create_subprocess_exec(
-        *command, env=env, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )  # fmt: skip
-    try:
-        printed, words = await process.communicate()
-    except BaseException:
-        process.kill()
-        await process.wait()
-        raise
-    if process.returncode:
-        raise BackupFailed(
-            f"{Path(command[0]).name} failed: {words.decode(errors='replace')[-2000:]}"
+    with login(url) as bare:
+        await tools.run(
+            "pg_dump",
+            "--format=custom",
+            "--no-owner",
+            "--no-privileges",
+            "--no-password",
+            f"--snapshot={snapshot}",
+            f'--schema="{namespace}"',
+            f"--file={target}",
+            f"--dbname={bare}",
         )
-    return printed
 
 
 class _Inside:

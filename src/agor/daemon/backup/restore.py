@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import secrets
-import shutil
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -25,6 +24,7 @@ from agor.daemon.backup import archive, sqlite_snapshot
 from agor.daemon.backup.archive import ANCHORS, CONFIG, DATABASE, MASTER_KEY, Archive, Manifest
 from agor.daemon.backup.backup import key_place
 from agor.daemon.backup.pending import Move, Plan, finish_pending, plan_file
+from agor.daemon.backup.working_folder import WorkingFolder
 from agor.daemon.services import restored
 from agor.daemon.services.audit.anchors import AnchorFile
 from agor.daemon.services.restored import Restored
@@ -61,15 +61,8 @@ async def restore_backup(home: Home, path: Path, confirm: Confirm) -> Done | Non
     """Put a backup in place; None if the person said no. Refused while a daemon runs."""
     with home.lock(restoring=True):
         await finish_pending(home)
-        _remove_leftovers(home)
         with archive.opened(path) as opened:
             return await _Restore(home, opened).run(confirm)
-
-
-def _remove_leftovers(home: Home) -> None:
-    """Remove the copies of a restore that was killed before it counted: they may hold secrets."""
-    for folder in home.folder.glob(f"{_STAGING}*"):
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 class _Restore:
@@ -81,22 +74,24 @@ class _Restore:
         self._manifest = opened.manifest
         stamp = f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{secrets.token_hex(3)}"
         self._aside = f"before-restore-{stamp}"
-        self._staging = home.folder / f"{_STAGING}{stamp}"
-        self._folders = [self._staging]
+        self._folders: list[WorkingFolder] = []
 
     async def run(self, confirm: Confirm) -> Done | None:
         # Says so if the schema is newer than this program.
         needs_upgrade(set(), self._manifest.schema)
         try:
-            with private.telling(self._staging):
-                self._staging.mkdir(mode=0o700)
             return await self._run(confirm)
         finally:
-            if not plan_file(self._home).exists():
-                for folder in self._folders:
-                    shutil.rmtree(folder, ignore_errors=True)
+            # A plan that is not finished needs them.
+            needed = plan_file(self._home).exists()
+            for folder in self._folders:
+                if needed:
+                    folder.release()
+                else:
+                    folder.remove()
 
     async def _run(self, confirm: Confirm) -> Done | None:
+        self._staging = self._working_folder(self._home.folder, _STAGING)
         kept_config = self._home.config_file.exists()
         for name in (CONFIG, ANCHORS, MASTER_KEY):
             if name in self._manifest.members:
@@ -123,12 +118,11 @@ class _Restore:
     async def _sqlite(
         self, file: Path, config: Config, url: str, confirm: Confirm
     ) -> tuple[str | None, str | None] | None:
-        staging = file.parent / f"{self._staging.name}-database"
-        self._folders.append(staging)
-        with private.telling(staging):
+        with private.telling(file):
             file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            staging.mkdir(mode=0o700)
-        fresh = staging / file.name
+        # The prefix has the name of the database: an unfinished plan of another home needs the
+        # folder beside its own database, which may be in the same place.
+        fresh = self._working_folder(file.parent, f".{file.name}{_STAGING}") / DATABASE
         self._archive.extract(DATABASE, fresh)
         anchors = AnchorFile(self._staging / ANCHORS).read()
         found = await sqlite_snapshot.check(fresh, anchors)
@@ -217,6 +211,12 @@ class _Restore:
             replaced_hash=None if last is None else last.hash.hex(),
         )
 
+    def _working_folder(self, parent: Path, prefix: str) -> Path:
+        with private.telling(parent / f"{prefix}*"):
+            folder = WorkingFolder(parent, prefix)
+        self._folders.append(folder)
+        return folder.path
+
     # ── the plan ─────────────────────────────────────────────────────────────────────────────
 
     def _move(self, new: Path | None, place: Path) -> Move:
@@ -230,7 +230,7 @@ class _Restore:
     ) -> None:
         plan = Plan(
             moves=moves,
-            staging=[str(folder) for folder in self._folders],
+            staging=[str(folder.path) for folder in self._folders],
             schema_aside=schema,
             config_folder=None if config is None else str(config),
         )

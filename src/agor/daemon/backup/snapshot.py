@@ -21,8 +21,8 @@ class Snapshot(NamedTuple):
     namespace: str | None
     audit_number: int
     audit_hash: str
-    #: How many it has that cannot be opened without the master key.
-    credentials: int
+    #: How many credentials are sealed with each version of the master key.
+    credentials: dict[int, int]
     #: What is wrong with its audit log, if anything is.
     audit_fault: str | None
 
@@ -33,5 +33,5 @@ async def look(
     """Verify the audit log of a database, with anchors that were read before it."""
     found = await verify_part(database, anchors, None, most=sys.maxsize)
     fault = None if found.fault is None else found.fault.what
-    sealed = sum((await credentials.counts(database)).values())
+    sealed = await credentials.counts(database)
     return Snapshot(schema, namespace, found.number, found.hash, sealed, fault)

@@ -12,14 +12,18 @@ import errno
 import os
 import sqlite3
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
 from agor.daemon.backup.snapshot import Snapshot, look
 from agor.daemon.services.audit.anchors import Anchor
+from agor.daemon.store.base import Row
 from agor.daemon.store.migrate import VERSION_TABLE, needs_upgrade
-from agor.daemon.store.offline import looking_into
 from agor.daemon.store.sqlite import faults
 from agor.errors import StoreUnusable
+
+#: Seconds between two attempts to end a statement: the first may come before it has begun.
+_INTERRUPT_INTERVAL = 0.05
 
 
 async def copy(source: Path, target: Path) -> None:
@@ -31,38 +35,31 @@ async def copy(source: Path, target: Path) -> None:
     os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     with _opened(source, "ro") as connection:
         try:
-            await asyncio.to_thread(connection.execute, "VACUUM INTO ?", (str(target),))
+            await _Reading(connection).read("VACUUM INTO ?", (str(target),))
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode == sqlite3.SQLITE_FULL:
                 # Of the copy: nothing is written to the source.
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(target)) from error
             raise
-        finally:
-            # Cancelled, it would otherwise go on to its end.
-            connection.interrupt()
 
 
 async def check(path: Path, anchors: Sequence[Anchor]) -> Snapshot:
     """Look through a copy: every page, the schema's revision, the audit log."""
     with _opened(path, "ro") as connection:
-        found = await asyncio.to_thread(
-            lambda: connection.execute("PRAGMA integrity_check(1)").fetchone()
-        )
-        if found != ("ok",):
+        database = _Reading(connection)
+        [(found,)] = await database.read("PRAGMA integrity_check(1)")
+        if found != "ok":
             raise StoreUnusable(
-                f"{path} is damaged: {found[0]}", hint="Restore an earlier backup of it."
+                f"{path} is damaged: {found}", hint="Restore an earlier backup of it."
             )
-        tables = {
-            name
-            for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
-        }
+        listed = await database.read("SELECT name FROM sqlite_master WHERE type = 'table'")
+        tables = {name for (name,) in listed}
         revision = None
         if VERSION_TABLE in tables:
-            revision = connection.execute(f"SELECT version_num FROM {VERSION_TABLE}").fetchone()[0]  # noqa: S608
-    needs_upgrade(tables, revision)
-    if revision is None:
-        raise StoreUnusable(f"{path} is empty: no daemon has used it yet")
-    async with looking_into(f"sqlite:///{path}") as database:
+            [(revision,)] = await database.read(f"SELECT version_num FROM {VERSION_TABLE}")  # noqa: S608
+        needs_upgrade(tables, revision)
+        if revision is None:
+            raise StoreUnusable(f"{path} is empty: no daemon has used it yet")
         return await look(database, revision, anchors)
 
 
@@ -71,6 +68,25 @@ def forget_executors(path: Path) -> None:
     with _opened(path, "rw") as connection:
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("DELETE FROM executors")
+
+
+class _Reading:
+    """Runs statements in a thread. A statement that is cancelled has ended when `read` raises."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    async def read(self, sql: str, values: Row = ()) -> list[Row]:
+        """Run one statement, and return its rows."""
+        with ThreadPoolExecutor(max_workers=1) as pool:
+            answer = pool.submit(lambda: self._connection.execute(sql, values).fetchall())
+            try:
+                return await asyncio.wrap_future(answer)
+            finally:
+                # The caller closes the connection, which crashes the process if a thread uses it.
+                while not answer.done():
+                    self._connection.interrupt()
+                    wait([answer], timeout=_INTERRUPT_INTERVAL)
 
 
 @contextlib.contextmanager
