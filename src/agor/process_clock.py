@@ -27,6 +27,21 @@ MAX_STRETCH = 20
 _SHORTEST, _LONGEST = 0.05, 0.5
 
 
+async def wait_for(process: Process | None, done: asyncio.Future[Any], timeout: float) -> bool:
+    """Wait until something is done. False if the process had so many seconds, and it is not."""
+    # Nearly always it is done before the clock would be started.
+    await asyncio.wait((done,), timeout=min(timeout, _SHORTEST))
+    if done.done():
+        return True
+    clock = ProcessClock(process)
+    while not done.done():
+        with clock.slice(timeout) as seconds:
+            if not seconds:
+                return False
+            await asyncio.wait((done,), timeout=seconds)
+    return True
+
+
 class ProcessClock:
     """Seconds that a process has had since the clock was started."""
 
@@ -43,15 +58,6 @@ class ProcessClock:
         passed = time.monotonic() - self._began
         starved = max(0.0, self._run_delay() - self._delay)
         return max(passed - starved - self._late, passed / MAX_STRETCH)
-
-    async def wait(self, done: asyncio.Future[Any], timeout: float) -> bool:
-        """Wait until this is done. False if the process had so many seconds, and it is not."""
-        while not done.done():
-            with self.slice(timeout) as seconds:
-                if not seconds:
-                    return False
-                await asyncio.wait((done,), timeout=seconds)
-        return True
 
     @contextlib.contextmanager
     def slice(self, timeout: float) -> Iterator[float]:

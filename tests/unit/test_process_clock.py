@@ -16,7 +16,7 @@ from pathlib import Path
 import uvloop
 
 from agor.linux import process_of
-from agor.process_clock import MAX_STRETCH, ProcessClock
+from agor.process_clock import MAX_STRETCH, ProcessClock, wait_for
 from agor.protocol.launching import Process
 
 BUSY = "while True: pass"
@@ -84,7 +84,7 @@ def test_an_answer_that_came_while_we_did_not_run_ourselves_is_read():
         with near, far:
             near.setblocking(False)
             loop.add_reader(near, read)
-            waiting = asyncio.create_task(ProcessClock(None).wait(answer, 0.2))
+            waiting = asyncio.create_task(wait_for(None, answer, 0.2))
             # Once it waits, nothing of ours runs for longer than that.
             await asyncio.sleep(0)
             far.sendall(b"x")

@@ -23,7 +23,7 @@ from msgspec import UNSET
 from agor.environments.identity import UnixIdentity, plain_environment, way_to
 from agor.errors import Disconnected, InvalidResult, LauncherFailed, TimedOut
 from agor.linux import shortage
-from agor.process_clock import MAX_STRETCH, ProcessClock
+from agor.process_clock import MAX_STRETCH, wait_for
 from agor.protocol.envelope import ABSENT, Message, revive_error
 from agor.protocol.forms import Nothing
 from agor.protocol.launching import HELLO, MAX_PACKET, HelloResult, Process
@@ -146,11 +146,10 @@ class LauncherLink:
         request_id = next(self._ids)
         packet = b"%b%b}" % (method.opening(request_id), msgspec.json.encode(params))
         answer = self._waiting[request_id] = self._loop.create_future()
-        clock = ProcessClock(self.process)
         try:
             async with asyncio.timeout(timeout * MAX_STRETCH):
                 await self._send(packet, fds)
-                if not await clock.wait(answer, timeout):
+                if not await wait_for(self.process, answer, timeout):
                     raise TimeoutError  # noqa: TRY301 - it is the same as that of the outer bound
             message = answer.result()
         except TimeoutError:

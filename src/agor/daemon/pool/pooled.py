@@ -36,7 +36,7 @@ from agor.errors import (
 )
 from agor.execution import ExecutionEnvironment
 from agor.linux import age_of, shortage
-from agor.process_clock import MAX_STRETCH, ProcessClock
+from agor.process_clock import MAX_STRETCH, ProcessClock, wait_for
 from agor.protocol.launching import SPAWN, Family, SpawnParams
 from agor.protocol.methods import InitializeResult
 from agor.rpc import Limits, Peer, Routes, unix
@@ -160,15 +160,18 @@ class PooledExecutor:
 
     async def answers(self, timeout: float) -> bool:
         """Tell whether it answers in time, not counting what it waits for a processor."""
+        if await self.environment.is_healthy(min(timeout, _CHECK)):
+            # Nearly always: the clock would take longer than the answer.
+            return True
         clock = ProcessClock(None if self._family is None else self._family.executor)
         while self.environment.connected:
+            # With too many requests under way, no other is sent: others must have a turn.
+            await asyncio.sleep(_CHECK)
             with clock.slice(timeout) as seconds:
                 if not seconds:
                     return False
                 if await self.environment.is_healthy(seconds):
                     return True
-            # With too many requests under way, no other is sent: others must have a turn.
-            await asyncio.sleep(_CHECK)
         return False
 
     async def adopt(self, family: Family, started_at: float) -> None:
@@ -267,7 +270,7 @@ class PooledExecutor:
         self, greeting: asyncio.Task[InitializeResult], family: Family, timeout: float
     ) -> None:
         """Wait for it as long as it may take, not counting what it waits for a processor."""
-        if not await ProcessClock(family.executor).wait(greeting, timeout):
+        if not await wait_for(family.executor, greeting, timeout):
             raise TimeoutError(f"it gave no answer in {timeout:g} s")
         greeting.result()
 
