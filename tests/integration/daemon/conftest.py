@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 import uvloop
 
+from tests.store.postgres_server import PostgresServer, binaries
+
 
 def pytest_asyncio_loop_factories(config, item):
     return {"uvloop": uvloop.new_event_loop}
@@ -21,3 +23,17 @@ def folder() -> Iterator[Path]:
     made = Path(tempfile.mkdtemp(prefix="agor-"))
     yield made
     shutil.rmtree(made)
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[PostgresServer]:
+    """A server of the module's own."""
+    found = binaries()
+    if found is None:
+        pytest.skip("no PostgreSQL here (no initdb)")
+    server = PostgresServer(found)
+    try:
+        server.create()
+        yield server
+    finally:
+        server.remove()

@@ -20,7 +20,7 @@ from agor.daemon.services.audit.anchors import AnchorFile
 from agor.protocol.api import FeedEvent
 from tests.integration.daemon.client_steps import PATIENCE, begin, say, to_the_end
 from tests.integration.daemon.daemon_process import DaemonProcess, running_daemon
-from tests.store.postgres_server import PostgresServer, binaries
+from tests.store.postgres_server import PostgresServer
 
 AGOR = Path(sys.executable).parent / "agor"
 #: A program whose output goes on until it is stopped: each line is an event.
@@ -55,19 +55,6 @@ def elsewhere() -> Iterator[DaemonProcess]:
     yield daemon
     daemon.clean_up()
     shutil.rmtree(home)
-
-
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[PostgresServer]:
-    found = binaries()
-    if found is None:
-        pytest.skip("no PostgreSQL here (no initdb)")
-    server = PostgresServer(found)
-    try:
-        server.create()
-        yield server
-    finally:
-        server.remove()
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

@@ -204,19 +204,6 @@ async def test_a_folder_that_is_made_is_not_taken_for_abandoned(
 # ── of a server ──────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[PostgresServer]:
-    found = binaries()
-    if found is None:
-        pytest.skip("no PostgreSQL here (no initdb)")
-    server = PostgresServer(found)
-    try:
-        server.create()
-        yield server
-    finally:
-        server.remove()
-
-
 @pytest.fixture
 async def site(postgres: PostgresServer, folder: Path) -> Site:
     url = await empty_database(postgres)

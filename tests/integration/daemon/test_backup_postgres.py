@@ -6,7 +6,6 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,20 +21,7 @@ from agor.errors import BackupFailed, StoreUnusable
 from agor.home import Home
 from tests.contract.waiting import PATIENCE
 from tests.integration.daemon.backup_site import MARK, Site, empty_database
-from tests.store.postgres_server import PostgresServer, binaries
-
-
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[PostgresServer]:
-    found = binaries()
-    if found is None:
-        pytest.skip("no PostgreSQL here (no initdb)")
-    server = PostgresServer(found)
-    try:
-        server.create()
-        yield server
-    finally:
-        server.remove()
+from tests.store.postgres_server import PostgresServer
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ PASSWORD = "s3cret: \\#/?@'ü"
 WRITTEN = quote(PASSWORD, safe="")
 PROGRAMS = ("pg_dump", "pg_restore", "psql")
 #: No server of this machine uses it.
-ODD_PORT = 54_329
+ODD_PORT = 20_000 + os.getpid() % 40_000
 
 
 @pytest.fixture(scope="module")

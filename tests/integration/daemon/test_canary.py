@@ -18,22 +18,9 @@ from agor.cli.canary import Canary
 from agor.client import Client
 from agor.leaks import Seeker
 from tests.integration.daemon.daemon_process import PATIENCE, DaemonProcess, running_daemon
-from tests.store.postgres_server import PostgresServer, binaries
+from tests.store.postgres_server import PostgresServer
 
 LOUD = {"log.level": "debug"}
-
-
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[PostgresServer]:
-    found = binaries()
-    if found is None:
-        pytest.skip("no PostgreSQL here (no initdb)")
-    server = PostgresServer(found)
-    try:
-        server.create()
-        yield server
-    finally:
-        server.remove()
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,20 +16,7 @@ from agor.protocol.validation import Method
 from tests.integration.daemon.asker import Asker, acting
 from tests.integration.daemon.hostile import Act, Hostile
 from tests.integration.daemon.in_process import Desk, desk_in, soon
-from tests.store.postgres_server import PostgresServer, binaries
-
-
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[PostgresServer]:
-    found = binaries()
-    if found is None:
-        pytest.skip("PostgreSQL is not installed")
-    server = PostgresServer(found)
-    try:
-        server.create()
-        yield server
-    finally:
-        server.remove()
+from tests.store.postgres_server import PostgresServer
 
 
 def saying(*events: tuple[str, bytes]) -> Act:

@@ -146,10 +146,13 @@ async def test_one_that_died_while_it_was_given_is_in_the_log_with_its_end(folde
     await soon(pool.open())
     spare = await with_spare(pool)
     store.let.clear()
-    os.kill(process_of_spare(spare).pid, signal.SIGKILL)
     second = asyncio.create_task(pool.acquire(claim("second")))
-    await until(lambda: ("executor.started", spare.executor_id) in store.told)
-    store.let.set()
+    try:
+        await until(lambda: ("executor.started", spare.executor_id) in store.told)
+        os.kill(process_of_spare(spare).pid, signal.SIGKILL)
+        await until(lambda: spare.stopping is not None)
+    finally:
+        store.let.set()
     assert (await soon(second)).executor_id != spare.executor_id
     await soon(pool.close(drain=True))
     told = [action for action, subject in store.told if subject == spare.executor_id]
