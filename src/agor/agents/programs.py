@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import re
 import signal
 import subprocess
@@ -23,7 +24,7 @@ from typing import Self
 from agor import linux
 from agor.agents.processes import Group, describe_exit
 from agor.errors import AgentEnded, AgentMissing
-from agor.protocol.launching import Process
+from agor.protocol.launching import MARK, Process
 
 _TAIL = 4096
 #: The variable by which what a program has left behind is found.
@@ -34,6 +35,11 @@ _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _GRACE = 1.0
 #: Seconds between two looks at processes that are nobody's children of ours: they have no event.
 _LOOK_AGAIN = 0.01
+
+
+def _executor_mark() -> dict[str, str]:
+    """Return the variable by which an executor's processes are found if it is killed."""
+    return {MARK: os.environ[MARK]} if MARK in os.environ else {}
 
 
 class Program(Group):
@@ -68,7 +74,7 @@ class Program(Group):
             process = subprocess.Popen(  # noqa: ASYNC220 - a start that waits can be cut in half
                 list(command),
                 cwd=cwd,
-                env={**env, _MARK: mark},
+                env={**env, **_executor_mark(), _MARK: mark},
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,

@@ -17,13 +17,13 @@ from tests.integration.pool.side import PATIENCE, Side, claim, pool_in, prompt, 
 from agor.agents.scratch import ScratchFolder, remove_abandoned
 from agor.daemon.pool.pool import Pool
 from agor.execution import ExecutionEnvironment
-from agor.linux import is_alive
+from agor.linux import is_alive, process_of
 from agor.protocol.launching import Family, Process
 from agor.protocol.methods import GetApiKeyParams, GetApiKeyResult
 
-#: Stands in for Gemini CLI: reports which folder it was given, and never answers.
+#: Stands in for Gemini CLI: reports which folder it was given and who it is, and never answers.
 PROGRAM = """#!/bin/sh
-echo "$GEMINI_CLI_HOME" > "$HOME/given.new"
+echo "$GEMINI_CLI_HOME $$" > "$HOME/given.new"
 mv "$HOME/given.new" "$HOME/given"
 exec sleep 1000
 """
@@ -68,9 +68,13 @@ async def working_gemini(
         task = asyncio.create_task(environment.execute_prompt(params))
         given = folder / "home" / "given"
         await until(given.exists, PATIENCE)
-        made = Path(given.read_text().strip())
+        path, _, pid = given.read_text().partition(" ")
+        made = Path(path)
         assert made.is_dir()
+        assert process_of(int(pid)) is not None
         yield pool, side, made
+    if drain:
+        await until(lambda: not process_of(int(pid)))
     await asyncio.wait((task,))
 
 
@@ -121,12 +125,16 @@ async def test_what_is_left_while_nobody_is_there_goes_with_the_next_start(
 ):
     async with working_gemini(folder, drain=False) as (pool, _, made):
         family, launcher = family_of(pool), await launcher_of(pool)
+        program = process_of(int((home / "given").read_text().split()[1]))
+        assert program is not None
     kill(launcher, family.keeper, family.executor)
     await until(lambda: not any(map(is_alive, (launcher, family.keeper, family.executor))))
     assert made.exists()
+    assert is_alive(program)
     async with pool_in(folder, KeyedSide(), agents_folder=folder / "agents") as (pool, _):
         await soon(pool.acquire(claim("next")))
         await until(lambda: not made.exists(), PATIENCE)
+        assert not is_alive(program)
 
 
 async def test_folders_of_processes_that_live_stay(folder: Path, home: Path):
