@@ -20,6 +20,7 @@ from tests.integration.pool.test_spares import PRELOAD, nothing_to_preload, read
 from tests.integration.shortages import no_more_files
 
 from agor.daemon.pool import keeper_watch, launchers, pooled, spares
+from agor.daemon.pool.ending import UNKNOWN
 from agor.daemon.pool.keeper_watch import KeeperWatch
 from agor.daemon.pool.launchers import Launchers
 from agor.daemon.pool.pool import Pool
@@ -506,6 +507,12 @@ async def test_one_that_nobody_waits_for_any_more_as_it_comes_up_ends(
     assert left_in(folder) == []
 
 
+async def clean_up(folder: Path) -> None:
+    """Have the next daemon end what an earlier one could not be sure of."""
+    async with pool_in(folder, spare_executors=0) as (pool, _):
+        assert pool.executors() == []
+
+
 # ── shortages ────────────────────────────────────────────────────────────────────────────────
 
 
@@ -537,7 +544,9 @@ async def test_a_daemon_that_has_run_out_of_files_says_so_and_takes_nobody_for_d
             await soon(pool.stop("second", "done"))
         assert refused
         assert await first.is_healthy()
-        assert {ending.survivors for ending in side.endings} == {0}
+        # Without cgroups, nobody can be looked for meanwhile: then that is what is said.
+        assert {ending.survivors for ending in side.endings} <= {0, UNKNOWN}
+    await clean_up(folder)
     assert left_in(folder) == []
 
 
@@ -603,6 +612,7 @@ async def test_a_launcher_without_files_outlives_the_end_of_what_it_started(fold
         assert await launcher_of(pool) == launcher.pid
         # It has taken note of that end by now.
         await until(lambda: not process_of(family.keeper.pid))
+    await clean_up(folder)
     assert left_in(folder) == []
 
 

@@ -26,6 +26,7 @@ from agor.daemon.pool.vigil import Vigil
 from agor.environments.identity import UnixIdentity
 from agor.environments.launching import LauncherLink
 from agor.errors import (
+    AgorError,
     Disconnected,
     ExecutorFailed,
     LauncherLost,
@@ -331,6 +332,10 @@ class PooledExecutor:
         )
         try:
             survivors = await ladder.climb(self.reason or "stopped", hung=hung)
+        except (AgorError, OSError) as error:
+            # Nobody can be looked for now. The next daemon does, since the folder stays.
+            self.log.error("stop_failed", why=str(error))
+            survivors = UNKNOWN
         except Exception:
             self.log.exception("stop_failed")
             survivors = UNKNOWN
