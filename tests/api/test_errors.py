@@ -11,6 +11,7 @@ import structlog
 from structlog.testing import capture_logs
 
 from agor import errors
+from agor.daemon.api import app
 from agor.daemon.api.problems import STATUSES, row_of
 from agor.daemon.api.routes import ROUTES
 from agor.daemon.api.services import Services
@@ -89,8 +90,10 @@ async def failing(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Ser
 
 
 @pytest.fixture
-def logged() -> Iterator[list[Any]]:
+def logged(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
     structlog.reset_defaults()
+    # One that was used before, under the configuration of another test, keeps that for good.
+    monkeypatch.setattr(app, "log", structlog.get_logger("agor.api"))
     with capture_logs() as lines:
         yield lines
 
